@@ -1,0 +1,59 @@
+"""Cost-sensitive deep learning for imbalanced image classification.
+
+The names below load on first use, so that importing the package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "CosenError": "errors",
+    "InputError": "errors",
+    "BalancedSoftmax": "losses",
+    "ClassBalancedCrossEntropy": "losses",
+    "CostSensitiveCrossEntropy": "losses",
+    "CostSensitiveHinge": "losses",
+    "CostSensitiveMSE": "losses",
+    "FocalLoss": "losses",
+    "LDAMLoss": "losses",
+    "SmoothOneSidedRegression": "losses",
+}
+
+__all__ = [
+    "BalancedSoftmax",
+    "ClassBalancedCrossEntropy",
+    "CosenError",
+    "CostSensitiveCrossEntropy",
+    "CostSensitiveHinge",
+    "CostSensitiveMSE",
+    "FocalLoss",
+    "InputError",
+    "LDAMLoss",
+    "SmoothOneSidedRegression",
+    "__version__",
+]
+
+if TYPE_CHECKING:
+    from cosen.errors import CosenError, InputError
+    from cosen.losses import (
+        BalancedSoftmax,
+        ClassBalancedCrossEntropy,
+        CostSensitiveCrossEntropy,
+        CostSensitiveHinge,
+        CostSensitiveMSE,
+        FocalLoss,
+        LDAMLoss,
+        SmoothOneSidedRegression,
+    )
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'cosen' has no attribute {name!r}")
+    return getattr(import_module(f"cosen.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

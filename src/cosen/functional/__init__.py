@@ -1,0 +1,81 @@
+"""The mathematics of cost-sensitive learning: pure functions on tensors, and nothing else."""
+
+from cosen.functional.alternatives import (
+    balanced_softmax,
+    class_balanced_cross_entropy,
+    class_balanced_weights,
+    focal_loss,
+    ldam_loss,
+    smooth_one_sided_regression,
+)
+from cosen.functional.costs import (
+    bayes_decision,
+    class_frequencies,
+    cost_objective,
+    costs_from_misclassification,
+    frequency_complement,
+    frequency_matrix,
+    project_costs,
+    step_costs,
+    target_costs,
+)
+from cosen.functional.losses import (
+    cost_sensitive_cross_entropy,
+    cost_sensitive_hinge,
+    cost_sensitive_mse,
+    pairwise_margin_cross_entropy,
+)
+from cosen.functional.metrics import (
+    class_precision,
+    class_recall,
+    confusion_matrix,
+    confusion_rates,
+    expected_calibration_error,
+    g_mean,
+    macro_f1,
+    mean_recall,
+    one_vs_rest_auc,
+    one_vs_rest_average_precision,
+    overall_accuracy,
+    paper_f_measure,
+    paper_g_mean,
+)
+from cosen.functional.reduction import Reduction
+from cosen.functional.separability import class_separability
+
+__all__ = [
+    "Reduction",
+    "balanced_softmax",
+    "bayes_decision",
+    "class_balanced_cross_entropy",
+    "class_balanced_weights",
+    "class_frequencies",
+    "class_precision",
+    "class_recall",
+    "class_separability",
+    "confusion_matrix",
+    "confusion_rates",
+    "cost_objective",
+    "cost_sensitive_cross_entropy",
+    "cost_sensitive_hinge",
+    "cost_sensitive_mse",
+    "costs_from_misclassification",
+    "expected_calibration_error",
+    "focal_loss",
+    "frequency_complement",
+    "frequency_matrix",
+    "g_mean",
+    "ldam_loss",
+    "macro_f1",
+    "mean_recall",
+    "one_vs_rest_auc",
+    "one_vs_rest_average_precision",
+    "overall_accuracy",
+    "pairwise_margin_cross_entropy",
+    "paper_f_measure",
+    "paper_g_mean",
+    "project_costs",
+    "smooth_one_sided_regression",
+    "step_costs",
+    "target_costs",
+]

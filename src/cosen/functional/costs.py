@@ -1,0 +1,282 @@
+"""Where costs come from: class frequencies, the target T, the step towards it, an expert.
+
+Row = true class, column = output, everywhere.
+"""
+
+import math
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from cosen.errors import InputError
+from cosen.functional.checks import (
+    check_class_vector,
+    check_costs,
+    check_misclassification_costs,
+    check_same_device,
+    check_square,
+    values_are_readable,
+)
+
+RelativeTo = Literal["total", "largest"]
+
+FLOOR = 1e-6
+"""The least cost unless told otherwise: above zero (Lemma 4), and log(floor) is far from -inf."""
+
+
+def class_frequencies(class_counts: Tensor, *, relative_to: RelativeTo = "total") -> Tensor:
+    """The distribution of the classes in the training set, h.
+
+    The paper leaves open whether h are counts or fractions. Fractions of the training set are
+    the default; relative to the largest class, the top of the range (0, 1] is used. In
+    cross-entropy only ratios within a row matter, but a step from all-ones costs, the hinge and
+    the MSE see the scale.
+
+    Args:
+        class_counts: Training samples of each class, shape ``(C,)``; none may be zero.
+        relative_to: ``"total"`` or ``"largest"``.
+
+    Example:
+        >>> class_frequencies(torch.tensor([60, 30, 10]))
+        tensor([0.6000, 0.3000, 0.1000])
+    """
+    if relative_to not in get_args(RelativeTo):
+        raise InputError(f"relative_to must be 'total' or 'largest', but is {relative_to!r}")
+    check_class_vector(class_counts, num_classes=None, name="class_counts")
+    counts = class_counts.to(torch.float32)
+    return counts / (counts.sum() if relative_to == "total" else counts.max())
+
+
+def frequency_matrix(class_frequencies: Tensor) -> Tensor:
+    """The costs of class frequencies alone, H: ``max(h_p, h_q)``, which is h_p on the diagonal.
+
+    In cross-entropy it asks a rare class to win against a more frequent one by the log of their
+    ratio, and a frequent class for nothing.
+
+    Args:
+        class_frequencies: h, shape ``(C,)``, in (0, 1].
+
+    Example:
+        >>> frequency_matrix(torch.tensor([0.75, 0.25]))
+        tensor([[0.7500, 0.7500],
+                [0.7500, 0.2500]])
+    """
+    frequencies = _frequencies(class_frequencies)
+    return torch.maximum(frequencies[:, None], frequencies[None, :])
+
+
+def frequency_complement(class_frequencies: Tensor) -> Tensor:
+    """The side that H leaves out: ``min(1, h_q / h_p)``.
+
+    It lowers the frequent classes' loss against rare outputs. ``H * frequency_complement(h)`` has
+    every row equal to h, and so is balanced softmax.
+
+    Args:
+        class_frequencies: h, shape ``(C,)``, in (0, 1].
+
+    Example:
+        >>> frequency_complement(torch.tensor([0.8, 0.2]))
+        tensor([[1.0000, 0.2500],
+                [1.0000, 1.0000]])
+    """
+    frequencies = _frequencies(class_frequencies)
+    return (frequencies[None, :] / frequencies[:, None]).clamp(max=1)
+
+
+def _frequencies(class_frequencies: Tensor) -> Tensor:
+    check_class_vector(class_frequencies, num_classes=None, name="class_frequencies")
+    if not class_frequencies.is_floating_point() or (
+        values_are_readable(class_frequencies) and bool((class_frequencies > 1).any())
+    ):
+        raise InputError(
+            "class_frequencies must be fractions in (0, 1]; "
+            "for counts use class_frequencies(class_counts)"
+        )
+    return class_frequencies
+
+
+def target_costs(
+    frequency_matrix: Tensor,
+    separability: Tensor | None,
+    confusion: Tensor | None,
+    *,
+    separability_mean: float,
+    separability_std: float,
+    confusion_mean: float,
+    confusion_std: float,
+    floor: float = FLOOR,
+) -> Tensor:
+    r"""The costs that ξ is drawn to, T (Eq. Texp), worked in log space.
+
+    .. math:: T = H \circ e^{-(S - \mu_1)^2 / 2 \sigma_1^2} \circ e^{-(R - \mu_2)^2 / 2 \sigma_2^2}
+
+    The product can underflow, so it is clamped to ``[floor, 1]``.
+
+    Args:
+        frequency_matrix: H, shape ``(C, C)``, in (0, 1].
+        separability: S, shape ``(C, C)``, or None to leave its factor out.
+        confusion: R, row rates, shape ``(C, C)``, or None to leave its factor out.
+        separability_mean: :math:`\mu_1`.
+        separability_std: :math:`\sigma_1`, positive; ``inf`` switches the factor off.
+        confusion_mean: :math:`\mu_2`.
+        confusion_std: :math:`\sigma_2`, positive; ``inf`` switches the factor off.
+        floor: The least cost.
+
+    Example:
+        >>> h = frequency_matrix(torch.tensor([0.75, 0.25]))
+        >>> target_costs(h, None, torch.eye(2), separability_mean=0, separability_std=1,
+        ...              confusion_mean=1, confusion_std=1)
+        tensor([[0.7500, 0.4549],
+                [0.4549, 0.2500]])
+    """
+    check_costs(frequency_matrix, name="frequency_matrix")
+    log_costs = frequency_matrix.log()
+    for name, matrix, mean, std in (
+        ("separability", separability, separability_mean, separability_std),
+        ("confusion", confusion, confusion_mean, confusion_std),
+    ):
+        if not math.isfinite(mean) or not std > 0:
+            raise InputError(
+                f"{name}_mean must be finite and {name}_std positive, but they are {mean} and {std}"
+            )
+        if matrix is None:
+            continue
+        check_square(matrix, num_classes=len(frequency_matrix), name=name)
+        check_same_device(matrix, frequency_matrix, name=name)
+        if values_are_readable(matrix) and not bool(matrix.isfinite().all()):
+            raise InputError(f"{name} must be finite, but contains {_first_non_finite(matrix)}")
+        log_costs = log_costs - ((matrix.to(log_costs.dtype) - mean) / std).square() / 2
+    return project_costs(log_costs.exp(), floor=floor)
+
+
+def project_costs(costs: Tensor, *, floor: float = FLOOR) -> Tensor:
+    """The nearest costs in ``[floor, 1]``, and so in (0, 1] (Lemma 5).
+
+    Example:
+        >>> project_costs(torch.tensor([[1.5, 0.5], [-0.2, 1.0]]), floor=0.01)
+        tensor([[1.0000, 0.5000],
+                [0.0100, 1.0000]])
+    """
+    if not 0 < floor <= 1:
+        raise InputError(f"floor must lie in (0, 1], but is {floor:g}")
+    if values_are_readable(costs) and bool(costs.isnan().any()):
+        raise InputError(f"costs must not contain NaN, but contain {_first_non_finite(costs)}")
+    return costs.clamp(floor, 1)
+
+
+def _first_non_finite(matrix: Tensor) -> str:
+    row, column = (~matrix.isfinite()).nonzero()[0].tolist()
+    return f"{float(matrix[row, column])} at [{row}, {column}]"
+
+
+def cost_objective(costs: Tensor, target_costs: Tensor, val_error: Tensor | float) -> Tensor:
+    r"""What the costs minimise, F (Eq. 2ndcost_fun): :math:`\|T - \xi\|_2^2 + E_{val}`.
+
+    Example:
+        >>> cost_objective(torch.ones(2, 2), torch.full((2, 2), 0.5), 0.25)
+        tensor(1.2500)
+    """
+    check_costs(costs)
+    check_costs(target_costs, num_classes=len(costs), name="target_costs")
+    return (target_costs - costs).square().sum() + val_error
+
+
+def step_costs(
+    costs: Tensor, target_costs: Tensor, *, cost_lr: float, floor: float = FLOOR
+) -> Tensor:
+    r"""One descent step on F: :math:`\xi + \gamma_\xi (T - \xi)`, clamped to ``[floor, 1]``.
+
+    Eq. (gard_F) leaves out the factor 2 and the validation error; the former is part of the rate
+    here, the latter decides whether the step is kept (Algorithm 1).
+
+    Args:
+        costs: ξ, shape ``(C, C)``, in (0, 1].
+        target_costs: T, shape ``(C, C)``, in (0, 1].
+        cost_lr: :math:`\gamma_\xi`, 0 (no step) to 1 (straight to T) and not negative.
+        floor: The least cost.
+
+    Example:
+        >>> step_costs(torch.ones(2, 2), torch.full((2, 2), 0.5), cost_lr=0.1)
+        tensor([[0.9500, 0.9500],
+                [0.9500, 0.9500]])
+    """
+    check_costs(costs)
+    check_costs(target_costs, num_classes=len(costs), name="target_costs")
+    check_same_device(target_costs, costs, name="target_costs")
+    if not (math.isfinite(cost_lr) and cost_lr >= 0):
+        raise InputError(f"cost_lr must be finite and not negative, but is {cost_lr}")
+    return project_costs(costs + cost_lr * (target_costs.to(costs.dtype) - costs), floor=floor)
+
+
+def costs_from_misclassification(
+    misclassification_costs: Tensor, *, floor: float = FLOOR
+) -> Tensor:
+    r"""An expert's ξ′ as score-level costs ξ.
+
+    .. math:: \xi_{p,p} = 1, \quad \xi_{p,n} = \xi'_{p,n} / (2 \max \xi' - \xi'_{p,n})
+
+    With two classes, training with these costs decides exactly as the Bayes rule does with ξ′; with
+    more, each pair of classes is treated so. The cost-insensitive :math:`1 - I` gives all ones
+    (Lemma 3). A mistake that costs nothing gets ``floor``.
+
+    Args:
+        misclassification_costs: ξ′, shape ``(C, C)``, zero diagonal, not negative, not all zero.
+        floor: The least cost.
+
+    Example:
+        >>> costs_from_misclassification(torch.tensor([[0.0, 1.0], [4.0, 0.0]]))
+        tensor([[1.0000, 0.1429],
+                [1.0000, 1.0000]])
+    """
+    check_misclassification_costs(misclassification_costs)
+    worst = misclassification_costs.max()
+    if values_are_readable(worst) and not bool(worst > 0):
+        raise InputError("misclassification_costs are all zero: then every decision is as good")
+    costs = misclassification_costs / (2 * worst - misclassification_costs)
+    return project_costs(costs.fill_diagonal_(1), floor=floor)
+
+
+def bayes_decision(probabilities: Tensor, misclassification_costs: Tensor) -> Tensor:
+    r"""The decision with the least expected cost (Eq. ideal_clsf).
+
+    .. math:: p^* = \arg\min_n \sum_p P(p | x) \, \xi'_{p,n}
+
+    The paper's risk has the indices of ξ′ the other way round from its own definition; here the
+    row is the true class, as everywhere. A diagonal other than zero (a utility) is allowed.
+
+    Args:
+        probabilities: P(p | x), shape ``(B, C)``.
+        misclassification_costs: ξ′, shape ``(C, C)``, finite.
+
+    Returns:
+        Class indices, shape ``(B,)``; of equally cheap decisions the lowest index.
+
+    Example:
+        >>> costs = torch.tensor([[0.0, 1.0], [4.0, 0.0]])
+        >>> bayes_decision(torch.tensor([[0.7, 0.3], [0.9, 0.1]]), costs)
+        tensor([1, 0])
+    """
+    if probabilities.ndim != 2 or not probabilities.is_floating_point():
+        raise InputError(
+            "probabilities must be floating point of the shape (samples, classes), "
+            f"but are {probabilities.dtype} of {tuple(probabilities.shape)}"
+        )
+    check_square(
+        misclassification_costs,
+        num_classes=probabilities.shape[1],
+        name="misclassification_costs",
+    )
+    check_same_device(misclassification_costs, probabilities, name="misclassification_costs")
+    if values_are_readable(probabilities) and not bool((probabilities >= 0).all()):
+        raise InputError("probabilities must not be negative or NaN")
+    if values_are_readable(misclassification_costs) and not bool(
+        misclassification_costs.isfinite().all()
+    ):
+        raise InputError(
+            "misclassification_costs must be finite, but contain "
+            f"{_first_non_finite(misclassification_costs)}"
+        )
+    dtype = torch.promote_types(probabilities.dtype, misclassification_costs.dtype)
+    with torch.autocast(probabilities.device.type, enabled=False):
+        return (probabilities.to(dtype) @ misclassification_costs.to(dtype)).argmin(1)

@@ -1,0 +1,171 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, one_hot
+
+import reference
+from cosen import functional as F
+from cosen.errors import InputError
+
+COUNTS = torch.tensor([500, 120, 30, 4])
+GENERATOR = torch.Generator().manual_seed(1)
+LOGITS = 2 * torch.randn(20, 4, generator=GENERATOR, dtype=torch.float64)
+TARGET = torch.randint(4, (20,), generator=GENERATOR)
+MIXED = 0.6 * one_hot(TARGET, 4).double() + 0.4 * one_hot(TARGET.roll(1), 4).double()
+MISTAKES = 5 * torch.rand(4, 4, generator=GENERATOR, dtype=torch.float64).fill_diagonal_(0)
+
+LOSSES = {
+    "balanced_softmax": (
+        lambda o, t, **k: F.balanced_softmax(o, t, COUNTS, tau=1.5, **k),
+        lambda o, p: reference.margin_softmax_loss(
+            o, p, np.tile(1.5 * np.log(COUNTS.numpy() / 654), (4, 1))
+        ),
+    ),
+    "ldam": (
+        lambda o, t, **k: F.ldam_loss(o, t, COUNTS, max_margin=0.4, scale=3.0, **k),
+        lambda o, p: reference.ldam(o, p, COUNTS.tolist(), 0.4, 3.0),
+    ),
+    "focal": (
+        lambda o, t, **k: F.focal_loss(o, t, gamma=1.7, **k),
+        lambda o, p: reference.focal(o, p, 1.7),
+    ),
+    "sosr": (
+        lambda o, t, **k: F.smooth_one_sided_regression(o, t, MISTAKES, **k),
+        lambda o, p: reference.sosr(o, p, MISTAKES.tolist()),
+    ),
+}
+every_loss = pytest.mark.parametrize(("loss", "oracle"), LOSSES.values(), ids=LOSSES.keys())
+
+
+@every_loss
+@pytest.mark.parametrize("target", [TARGET, MIXED], ids=["indices", "mixup"])
+def test_equals_reference(loss, oracle, target):
+    expected = reference.batch(oracle, LOGITS.numpy(), target.numpy())
+    np.testing.assert_allclose(loss(LOGITS, target, reduction="none"), expected, rtol=1e-9)
+    np.testing.assert_allclose(loss(LOGITS, target), expected.mean(), rtol=1e-9)
+
+
+@every_loss
+@pytest.mark.parametrize("target", [TARGET, MIXED], ids=["indices", "mixup"])
+def test_gradcheck(loss, oracle, target):
+    assert torch.autograd.gradcheck(lambda o: loss(o, target), LOGITS.clone().requires_grad_())
+
+
+@every_loss
+def test_half_precision_and_huge_logits(loss, oracle):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        value = loss(LOGITS.bfloat16(), TARGET)
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value.double(), loss(LOGITS.bfloat16().double(), TARGET))
+    logits = torch.tensor([[1e4, 0, -1e4, 0.0]], requires_grad=True)
+    for label in range(4):
+        value = loss(logits, torch.tensor([label]))
+        value.backward()
+        assert value.isfinite()
+        assert logits.grad.isfinite().all()
+
+
+@every_loss
+def test_ignored_samples_count_for_nothing(loss, oracle):
+    some = TARGET.clone()
+    some[:7] = -100
+    torch.testing.assert_close(loss(LOGITS, some), loss(LOGITS[7:], TARGET[7:]))
+
+
+def test_rows_of_class_frequencies_are_balanced_softmax():
+    frequencies = F.class_frequencies(COUNTS).double()
+    costs = frequencies.expand(4, 4)
+    torch.testing.assert_close(
+        F.cost_sensitive_cross_entropy(LOGITS, TARGET, costs),
+        F.balanced_softmax(LOGITS, TARGET, COUNTS),
+        rtol=1e-6,
+        atol=0,
+    )
+
+
+def test_frequency_matrix_times_its_complement_is_balanced_softmax():
+    frequencies = F.class_frequencies(COUNTS).double()
+    costs = F.frequency_matrix(frequencies) * F.frequency_complement(frequencies)
+    torch.testing.assert_close(costs, frequencies.expand(4, 4))
+    torch.testing.assert_close(
+        F.cost_sensitive_cross_entropy(LOGITS, TARGET, costs),
+        F.balanced_softmax(LOGITS, TARGET, COUNTS),
+        rtol=1e-6,
+        atol=0,
+    )
+
+
+def test_each_alternative_has_cross_entropy_at_zero_strength():
+    expected = cross_entropy(LOGITS, TARGET)
+    torch.testing.assert_close(F.balanced_softmax(LOGITS, TARGET, COUNTS, tau=0), expected)
+    torch.testing.assert_close(F.focal_loss(LOGITS, TARGET, gamma=0), expected)
+    torch.testing.assert_close(F.ldam_loss(LOGITS, TARGET, COUNTS, max_margin=0, scale=1), expected)
+    torch.testing.assert_close(
+        F.class_balanced_cross_entropy(LOGITS, TARGET, COUNTS, beta=0), expected
+    )
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 0.9, 0.999, 0.9999])
+def test_class_balanced_weights_equal_reference(beta):
+    expected = reference.effective_number_weights(COUNTS.tolist(), beta)
+    weights = F.class_balanced_weights(COUNTS, beta=beta)
+    np.testing.assert_allclose(weights, expected, rtol=1e-4)
+    torch.testing.assert_close(
+        F.class_balanced_cross_entropy(LOGITS, TARGET, COUNTS, beta=beta),
+        cross_entropy(LOGITS, TARGET, weight=weights.double()),
+        rtol=1e-5,
+        atol=0,
+    )
+
+
+def test_class_balanced_focal_loss_is_the_weighted_mean():
+    weight = F.class_balanced_weights(COUNTS).double()
+    losses = F.focal_loss(LOGITS, TARGET, reduction="none")
+    expected = (losses * weight[TARGET]).sum() / weight[TARGET].sum()
+    torch.testing.assert_close(F.focal_loss(LOGITS, TARGET, weight=weight), expected)
+
+
+def test_ldam_re_weighting_is_cross_entropys():
+    weight = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+    torch.testing.assert_close(
+        F.ldam_loss(LOGITS, TARGET, COUNTS, max_margin=0, scale=1, weight=weight),
+        cross_entropy(LOGITS, TARGET, weight=weight),
+    )
+
+
+def test_sosr_is_least_where_outputs_are_the_negated_costs_and_beyond():
+    """Right decision estimated below its cost, wrong ones above: both sides cost nothing."""
+    generous = torch.where(torch.eye(4, dtype=torch.bool), 30.0, -MISTAKES - 30)
+    value = F.smooth_one_sided_regression(generous, torch.arange(4), MISTAKES)
+    assert value < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: F.balanced_softmax(LOGITS, TARGET, torch.tensor([1, 0, 2, 3])),
+            "class 1 has none",
+        ),
+        (
+            lambda: F.balanced_softmax(LOGITS, TARGET, torch.tensor([0, 0, 2, 3])),
+            "classes 0, 1 have none",
+        ),
+        (lambda: F.balanced_softmax(LOGITS, TARGET, torch.ones(3)), r"shape \(4,\)"),
+        (lambda: F.ldam_loss(LOGITS, TARGET, torch.tensor([1, -1, 2, 3])), "class 1 has -1"),
+        (lambda: F.ldam_loss(LOGITS, TARGET, COUNTS, scale=0), "scale must be positive"),
+        (lambda: F.focal_loss(LOGITS, TARGET, gamma=-1), "gamma must not be negative"),
+        (lambda: F.class_balanced_weights(COUNTS, beta=1.0), r"beta must lie in \[0, 1\)"),
+        (
+            lambda: F.smooth_one_sided_regression(LOGITS, TARGET, torch.ones(4, 4)),
+            "zero diagonal",
+        ),
+        (
+            lambda: F.smooth_one_sided_regression(LOGITS, TARGET, -MISTAKES),
+            "non-negative and finite",
+        ),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+import torch
+
+import reference
+from cosen import functional as F
+from cosen.errors import InputError
+
+
+def clusters(samples=60, classes=4, dimensions=7, seed=0, shift=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    target = torch.arange(samples) % classes
+    target = target[torch.randperm(samples, generator=generator)]
+    centres = torch.randn(classes, dimensions, generator=generator, dtype=torch.float64)
+    noise = torch.randn(samples, dimensions, generator=generator, dtype=torch.float64)
+    return centres[target] + noise + shift, target
+
+
+@pytest.mark.parametrize("block_size", [1, 7, 60, 1024])
+@pytest.mark.parametrize("classes", [2, 4, 9])
+def test_equals_reference(block_size, classes):
+    features, target = clusters(classes=classes)
+    expected = reference.separability(features.numpy(), target.tolist(), classes)
+    actual = F.class_separability(features, target, num_classes=classes, block_size=block_size)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9)
+
+
+def test_float32_keeps_its_digits_far_from_the_origin():
+    features, target = clusters(shift=1000.0)
+    expected = reference.separability(features.float().double().numpy(), target.tolist(), 4)
+    actual = F.class_separability(features.float(), target, num_classes=4)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4)
+
+
+def test_near_neighbours_in_spread_classes_keep_their_digits():
+    """Distances a thousand times smaller than the norms, where the matrix product loses them."""
+    generator = torch.Generator().manual_seed(2)
+    pairs = 100 * torch.randn(30, 5, generator=generator, dtype=torch.float64)
+    features = torch.cat([pairs, pairs + 0.01, pairs + 0.03])
+    target = torch.cat([torch.zeros(60), torch.ones(30)]).long()
+    expected = reference.separability(features.float().double().numpy(), target.tolist(), 2)
+    actual = F.class_separability(features.float(), target, num_classes=2)
+    np.testing.assert_allclose(actual, expected, rtol=1e-3)
+
+
+def test_by_hand_apart_and_mixed():
+    apart = torch.tensor([[0.0], [1.0], [100.0], [101.0]])
+    separability = F.class_separability(apart, torch.tensor([0, 0, 1, 1]), num_classes=2)
+    torch.testing.assert_close(separability[0, 1], torch.tensor((1 / 100 + 1 / 99) / 2))
+    assert separability[0, 0] == separability[1, 1] == 1
+
+
+def test_duplicates_give_no_nan():
+    features = torch.tensor([[0.0, 0], [0, 0], [1, 1], [0, 0], [5, 5]])
+    target = torch.tensor([0, 0, 0, 1, 1])
+    separability = F.class_separability(features, target, num_classes=2, ceiling=50.0)
+    expected = reference.separability(features.double().numpy(), target.tolist(), 2, ceiling=50.0)
+    np.testing.assert_allclose(separability, expected, rtol=1e-5)
+    same = F.class_separability(torch.ones(6, 3), torch.tensor([0, 1] * 3), num_classes=2)
+    assert torch.equal(same, torch.ones(2, 2))
+
+
+def test_a_class_with_one_sample_has_the_average_row():
+    features, target = clusters(classes=3)
+    features = torch.cat([features, features.mean(0, keepdim=True)])
+    target = torch.cat([target, torch.tensor([3])])
+    separability = F.class_separability(features, target, num_classes=4)
+    assert separability.isfinite().all()
+    for column in range(3):
+        others = [row for row in range(3) if row != column]
+        torch.testing.assert_close(separability[3, column], separability[others, column].mean())
+    assert separability[3, 3] == 1
+
+
+def test_a_class_with_no_sample_has_averages():
+    features, target = clusters(classes=3)
+    separability = F.class_separability(features, target, num_classes=4)
+    torch.testing.assert_close(separability[0, 3], separability[0, 1:3].mean())
+    assert separability.isfinite().all()
+
+
+@pytest.mark.parametrize(("samples", "classes"), [(0, 3), (1, 3), (2, 2), (1, 1)])
+def test_with_nothing_to_compare_all_is_one(samples, classes):
+    separability = F.class_separability(
+        torch.randn(samples, 4), torch.arange(samples), num_classes=classes
+    )
+    assert torch.equal(separability, torch.ones(classes, classes))
+
+
+def test_half_precision_features_give_float32():
+    features, target = clusters()
+    separability = F.class_separability(features.bfloat16(), target, num_classes=4)
+    assert separability.dtype == torch.float32
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        under_autocast = F.class_separability(features.float(), target, num_classes=4)
+    torch.testing.assert_close(
+        under_autocast, F.class_separability(features.float(), target, num_classes=4)
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": torch.zeros(2)}, "features must be floating point"),
+        ({"features": torch.full((2, 3), torch.inf)}, "sample 0 has NaN or infinity"),
+        ({"target": torch.zeros(3, dtype=torch.long)}, "target must be 2 class indices"),
+        ({"target": torch.tensor([0, 5])}, r"0\.\.1, but runs from 0 to 5"),
+        ({"num_classes": 0}, "num_classes and block_size"),
+        ({"block_size": 0}, "num_classes and block_size"),
+    ],
+)
+def test_bad_input_is_named(change, message):
+    inputs = {"features": torch.zeros(2, 3), "target": torch.tensor([0, 1]), "num_classes": 2}
+    with pytest.raises(InputError, match=message):
+        F.class_separability(**(inputs | change))

@@ -1,0 +1,213 @@
+"""Slow, obvious oracles in loops and NumPy, written from the paper and not from the code.
+
+Symbols are the paper's: o outputs, d desired output, p true class, xi costs. Row = true class.
+"""
+
+import math
+
+import numpy as np
+
+
+def softmax_with_costs(o, p, xi):
+    """Eq. (softmax): y_n = xi_pn exp(o_n) / sum_k xi_pk exp(o_k)."""
+    top = max(o)
+    parts = [xi[p][n] * math.exp(o[n] - top) for n in range(len(o))]
+    return [part / sum(parts) for part in parts]
+
+
+def one_hot(p, classes, smoothing=0.0):
+    return [(1 - smoothing) * (n == p) + smoothing / classes for n in range(classes)]
+
+
+def cross_entropy(o, p, xi, smoothing=0.0):
+    """Eq. (softmaxloss): -sum_n d_n log y_n."""
+    y, d = softmax_with_costs(o, p, xi), one_hot(p, len(o), smoothing)
+    return -sum(d[n] * math.log(y[n]) for n in range(len(o)) if d[n] > 0)
+
+
+def hinge(o, p, xi, smoothing=0.0):
+    """Eq. (svm_loss) without its minus: sum_n max(0, 1 - (2 d_n - 1) o_n xi_pn)."""
+    d = one_hot(p, len(o), smoothing)
+    return sum(max(0.0, 1 - (2 * d[n] - 1) * o[n] * xi[p][n]) for n in range(len(o)))
+
+
+def mse(o, p, xi, smoothing=0.0):
+    """Eq. (MSE_loss): 1/2 sum_n (d_n - y_n)^2 with y_n the logistic of o_n xi_pn."""
+    d = one_hot(p, len(o), smoothing)
+    y = [1 / (1 + math.exp(-o[n] * xi[p][n])) for n in range(len(o))]
+    return sum((d[n] - y[n]) ** 2 for n in range(len(o))) / 2
+
+
+def batch(loss, logits, target, *args, **kwargs):
+    """The loss of each sample; a target row of probabilities means the mix of the losses."""
+    values = []
+    for o, t in zip(logits, target, strict=True):
+        if np.ndim(t) == 0:
+            values.append(loss(list(o), int(t), *args, **kwargs))
+        else:
+            values.append(
+                sum(t[p] * loss(list(o), p, *args, **kwargs) for p in range(len(o)) if t[p] > 0)
+            )
+    return np.array(values)
+
+
+def cross_entropy_gradient(o, p, xi):
+    """Prop. 1: y_m - d_m."""
+    y = softmax_with_costs(o, p, xi)
+    return [y[m] - (m == p) for m in range(len(o))]
+
+
+def hinge_gradient(o, p, xi):
+    """-(2 d_n - 1) xi_pn where 1 > y_n (2 d_n - 1)."""
+    gradient = []
+    for n in range(len(o)):
+        sign = 1 if n == p else -1
+        active = o[n] * xi[p][n] * sign < 1
+        gradient.append(-sign * xi[p][n] if active else 0.0)
+    return gradient
+
+
+def mse_gradient(o, p, xi):
+    """-xi_pn (d_n - y_n) y_n (1 - y_n)."""
+    gradient = []
+    for n in range(len(o)):
+        y = 1 / (1 + math.exp(-o[n] * xi[p][n]))
+        gradient.append(-xi[p][n] * ((n == p) - y) * y * (1 - y))
+    return gradient
+
+
+def frequency_matrix(h):
+    size = len(h)
+    return np.array(
+        [[h[p] if p == q else max(h[p], h[q]) for q in range(size)] for p in range(size)]
+    )
+
+
+def target_costs(H, S, R, mu1, sigma1, mu2, sigma2, floor):
+    size = len(H)
+    T = np.empty((size, size))
+    for p in range(size):
+        for q in range(size):
+            value = H[p][q]
+            value *= math.exp(-((S[p][q] - mu1) ** 2) / (2 * sigma1**2))
+            value *= math.exp(-((R[p][q] - mu2) ** 2) / (2 * sigma2**2))
+            T[p, q] = min(1.0, max(floor, value))
+    return T
+
+
+def cost_objective(xi, T, val_error):
+    return sum((T[p][q] - xi[p][q]) ** 2 for p in range(len(T)) for q in range(len(T))) + val_error
+
+
+def bayes_decision(P, costs):
+    """The output with the least expected cost, row of costs = true class."""
+    decisions = []
+    for posterior in P:
+        size = len(posterior)
+        risks = [sum(posterior[p] * costs[p][n] for p in range(size)) for n in range(size)]
+        decisions.append(int(np.argmin(risks)))
+    return decisions
+
+
+def separability(features, target, classes, ceiling=100.0):
+    """S(p, q): mean over i in p of (nearest other of p) / (nearest of q); every class has two."""
+    S = np.ones((classes, classes))
+    for p in range(classes):
+        own = [i for i in range(len(target)) if target[i] == p]
+        for q in range(classes):
+            if q == p:
+                continue
+            ratios = []
+            for i in own:
+                intra = min(np.linalg.norm(features[i] - features[j]) for j in own if j != i)
+                inter = min(
+                    np.linalg.norm(features[i] - features[j])
+                    for j in range(len(target))
+                    if target[j] == q
+                )
+                if inter == 0:
+                    ratios.append(1.0 if intra == 0 else ceiling)
+                else:
+                    ratios.append(min(intra / inter, ceiling))
+            S[p, q] = np.mean(ratios)
+    return S
+
+
+def margin_softmax_loss(o, p, margins):
+    """-log softmax of o + margins[p]."""
+    shifted = [o[n] + margins[p][n] for n in range(len(o))]
+    top = max(shifted)
+    return top + math.log(sum(math.exp(s - top) for s in shifted)) - shifted[p]
+
+
+def ldam(o, p, counts, max_margin, scale):
+    shifted = list(o)
+    shifted[p] -= max_margin * (min(counts) / counts[p]) ** 0.25
+    return margin_softmax_loss([scale * s for s in shifted], p, np.zeros((len(o), len(o))))
+
+
+def focal(o, p, gamma):
+    y = softmax_with_costs(o, p, np.ones((len(o), len(o))))[p]
+    return -((1 - y) ** gamma) * math.log(y)
+
+
+def effective_number_weights(counts, beta):
+    weights = np.array([(1 - beta) / (1 - beta**n) for n in counts])
+    return weights / weights.mean()
+
+
+def sosr(o, p, costs):
+    """Chung et al.: sum_k log(1 + exp(z_k (r_k - c_k))), r = -o, z_k = +1 for the true class."""
+    total = 0.0
+    for k in range(len(o)):
+        z = 1 if k == p else -1
+        total += math.log1p(math.exp(z * (-o[k] - costs[p][k])))
+    return total
+
+
+def one_vs_all(confusion):
+    """(TP, FP, FN, TN) of each class."""
+    n = len(confusion)
+    total = sum(confusion[i][j] for i in range(n) for j in range(n))
+    cells = []
+    for c in range(n):
+        tp = confusion[c][c]
+        fp = sum(confusion[i][c] for i in range(n) if i != c)
+        fn = sum(confusion[c][j] for j in range(n) if j != c)
+        cells.append((tp, fp, fn, total - tp - fp - fn))
+    return cells
+
+
+def paper_g_mean(confusion):
+    total = np.sum(confusion)
+    score = 0.0
+    for tp, fp, fn, tn in one_vs_all(confusion):
+        if tp + fn:
+            tnr = tn / (tn + fp) if tn + fp else 0.0
+            score += (tp + fn) / total * math.sqrt(tp / (tp + fn) * tnr)
+    return score
+
+
+def paper_f_measure(confusion):
+    total = np.sum(confusion)
+    score = 0.0
+    for tp, fp, fn, _ in one_vs_all(confusion):
+        if tp:
+            precision, recall = tp / (tp + fp), tp / (tp + fn)
+            score += (tp + fn) / total * precision * recall / (precision + recall)
+    return score
+
+
+def calibration_error(probabilities, target, bins):
+    total = 0.0
+    for b in range(bins):
+        inside = [
+            i
+            for i, row in enumerate(probabilities)
+            if (b / bins < max(row) <= (b + 1) / bins) or (b == 0 and max(row) == 0)
+        ]
+        if inside:
+            confidence = np.mean([max(probabilities[i]) for i in inside])
+            accuracy = np.mean([np.argmax(probabilities[i]) == target[i] for i in inside])
+            total += len(inside) / len(target) * abs(confidence - accuracy)
+    return total

@@ -39,8 +39,8 @@ clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
-	@command -v $(PYTHON) >/dev/null || { echo "cosen needs Python 3.11 or newer, and '$(PYTHON)' was not found: install it, or name yours with 'make PYTHON=...'."; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cosen needs Python 3.11 or newer, and '$(PYTHON)' is older: name a newer one with 'make PYTHON=python3.11'."; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "cosen needs Python 3.11.4 or newer, and '$(PYTHON)' was not found: install it, or name yours with 'make PYTHON=...'."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' || { echo "cosen needs Python 3.11.4 or newer, and '$(PYTHON)' is older: name a newer one with 'make PYTHON=python3.11'."; exit 1; }
 	@echo "==> Creating a virtual environment in $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "'$(PYTHON) -m venv' failed: on Debian and Ubuntu install the package python3-venv."; exit 1; }
 

@@ -1,8 +1,35 @@
-"""One thread a process: two run at once, and torch on both cores in each is slower."""
+"""What holds for every test: one thread a process, and a cache of the test's own."""
 
+import numpy as np
+import pytest
 import torch
 from hypothesis import settings
+from PIL import Image
 
+# Two test processes run at once; torch on both cores in each would be slower.
 torch.set_num_threads(1)
 settings.register_profile("cosen", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("cosen")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """No test sees what another, or the user, has cached."""
+    monkeypatch.setenv("COSEN_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def make_folder(tmp_path):
+    """Makes a folder of class folders with small random images: ``make_folder(cat=3, dog=2)``."""
+
+    def make(where="images", suffix=".png", **counts):
+        generator = np.random.default_rng(0)
+        for name, count in counts.items():
+            for number in range(count):
+                path = tmp_path / where / name / f"{number:03d}{suffix}"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                pixels = generator.integers(0, 256, (12, 16, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(path)
+        return tmp_path / where
+
+    return make

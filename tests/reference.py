@@ -51,6 +51,18 @@ def batch(loss, logits, target, *args, **kwargs):
     return np.array(values)
 
 
+def weighted_mean(loss, logits, target, weight, *args, **kwargs):
+    """Each true class's loss by its weight and its share, over the sum of the weights."""
+    total = weights = 0.0
+    for o, t in zip(logits, target, strict=True):
+        shares = one_hot(int(t), len(o)) if np.ndim(t) == 0 else t
+        for p in range(len(o)):
+            if shares[p] * weight[p] > 0:
+                total += shares[p] * weight[p] * loss(list(o), p, *args, **kwargs)
+                weights += shares[p] * weight[p]
+    return total / weights
+
+
 def cross_entropy_gradient(o, p, xi):
     """Prop. 1: y_m - d_m."""
     y = softmax_with_costs(o, p, xi)
@@ -74,6 +86,43 @@ def mse_gradient(o, p, xi):
         y = 1 / (1 + math.exp(-o[n] * xi[p][n]))
         gradient.append(-xi[p][n] * ((n == p) - y) * y * (1 - y))
     return gradient
+
+
+def class_frequencies(counts, relative_to):
+    whole = sum(counts) if relative_to == "total" else max(counts)
+    return [count / whole for count in counts]
+
+
+def frequency_complement(h):
+    """1 against an output that is as frequent or more, else the ratio of the two."""
+    return np.array(
+        [[1.0 if h[q] >= h[p] else h[q] / h[p] for q in range(len(h))] for p in range(len(h))]
+    )
+
+
+def project_costs(xi, floor):
+    return np.array([[min(1.0, max(floor, value)) for value in row] for row in xi])
+
+
+def step_costs(xi, T, cost_lr, floor):
+    """xi + lr (T - xi), back in [floor, 1]."""
+    size = len(xi)
+    return project_costs(
+        [[xi[p][q] + cost_lr * (T[p][q] - xi[p][q]) for q in range(size)] for p in range(size)],
+        floor,
+    )
+
+
+def costs_from_misclassification(costs, floor):
+    """xi_pn = c / (2 worst - c), 1 on the diagonal."""
+    worst = max(max(row) for row in costs)
+    size = len(costs)
+    xi = np.ones((size, size))
+    for p in range(size):
+        for n in range(size):
+            if n != p:
+                xi[p, n] = max(floor, costs[p][n] / (2 * worst - costs[p][n]))
+    return xi
 
 
 def frequency_matrix(h):
@@ -110,26 +159,35 @@ def bayes_decision(P, costs):
 
 
 def separability(features, target, classes, ceiling=100.0):
-    """S(p, q): mean over i in p of (nearest other of p) / (nearest of q); every class has two."""
-    S = np.ones((classes, classes))
+    """S(p, q): mean over i in p of (nearest other of p) / (nearest of q).
+
+    A class with one sample has the mean of the other rows, one with none also that of the columns.
+    """
+    members = [[i for i in range(len(target)) if target[i] == p] for p in range(classes)]
+    known = {}
     for p in range(classes):
-        own = [i for i in range(len(target)) if target[i] == p]
         for q in range(classes):
-            if q == p:
+            if p == q or len(members[p]) < 2 or len(members[q]) < 1:
                 continue
             ratios = []
-            for i in own:
-                intra = min(np.linalg.norm(features[i] - features[j]) for j in own if j != i)
-                inter = min(
-                    np.linalg.norm(features[i] - features[j])
-                    for j in range(len(target))
-                    if target[j] == q
-                )
+            for i in members[p]:
+                intra = min(np.linalg.norm(features[i] - features[j]) for j in members[p] if j != i)
+                inter = min(np.linalg.norm(features[i] - features[j]) for j in members[q])
                 if inter == 0:
                     ratios.append(1.0 if intra == 0 else ceiling)
                 else:
                     ratios.append(min(intra / inter, ceiling))
-            S[p, q] = np.mean(ratios)
+            known[p, q] = np.mean(ratios)
+
+    S = np.ones((classes, classes))
+    for p in range(classes):
+        for q in range(classes):
+            if p == q or not known:
+                continue
+            row = [value for (i, _), value in known.items() if i == p]
+            column = [value for (_, j), value in known.items() if j == q]
+            average = row if len(members[p]) >= 2 else column
+            S[p, q] = known.get((p, q), np.mean(average or list(known.values())))
     return S
 
 
@@ -176,6 +234,23 @@ def one_vs_all(confusion):
         fn = sum(confusion[c][j] for j in range(n) if j != c)
         cells.append((tp, fp, fn, total - tp - fp - fn))
     return cells
+
+
+def confusion_rates(confusion):
+    return np.array([[n / sum(row) if sum(row) else 0.0 for n in row] for row in confusion])
+
+
+def g_mean(confusion):
+    """The geometric mean of the recalls of the classes that have samples."""
+    recalls = [tp / (tp + fn) for tp, _, fn, _ in one_vs_all(confusion) if tp + fn]
+    return math.prod(recalls) ** (1 / len(recalls))
+
+
+def macro_f1(confusion):
+    """The mean of F1 = 2 TP / (2 TP + FP + FN) of the classes with a sample or an output."""
+    return np.mean(
+        [2 * tp / (2 * tp + fp + fn) for tp, fp, fn, _ in one_vs_all(confusion) if tp + fp + fn]
+    )
 
 
 def paper_g_mean(confusion):

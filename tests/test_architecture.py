@@ -10,7 +10,19 @@ import pytest
 import cosen
 
 ROOT = Path(cosen.__file__).parent
-LAYERS = ["errors", "functional", "losses", "cli", "__main__"]
+LAYERS = [
+    "errors",
+    "functional",
+    "losses",
+    "costs",
+    "networks",
+    "data",
+    "methods",
+    "training",
+    "study",
+    "cli",
+    "__main__",
+]
 FILES = sorted(ROOT.rglob("*.py"))
 
 

@@ -1,9 +1,15 @@
 """The command as a user would type it, in a process of its own."""
 
+import json
 import subprocess
 import sys
 
+import pytest
+
 import cosen
+from cosen.data.folder import from_folder
+from cosen.data.image_cache import decode_images
+from cosen.data.preprocess import Preprocess
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -40,3 +46,46 @@ def test_help_loads_nothing_heavy():
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+def test_inspect_says_what_is_there(make_folder):
+    done = run("inspect", str(make_folder(cat=8, dog=2)))
+    assert done.returncode == 0, done.stderr
+    assert "10 images, 2 classes" in done.stdout
+    assert "largest class 4.0 times the smallest" in done.stdout
+
+
+def test_inspect_as_json(make_folder):
+    done = run("inspect", str(make_folder(cat=3, dog=2)), "--json")
+    assert json.loads(done.stdout)["counts"] == {"all": [3, 2]}
+
+
+def test_inspect_without_a_name_takes_the_digits():
+    assert "1797 images, 10 classes" in run("inspect").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("inspect", "no/such/folder"), "neither a folder, nor a CSV, nor a dataset's name"),
+        (("inspect", "mnist", "--data-root", "nowhere"), "mnist"),
+        (("fetch", "mnits"), "did you mean 'mnist'"),
+        (("fetch", "dil"), "Edinburgh"),
+    ],
+)
+def test_a_mistake_is_one_message_and_no_traceback(arguments, message):
+    done = run(*arguments)
+    assert done.returncode == 1
+    assert done.stderr.startswith("cosen: ")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_cache_is_shown_and_cleared(make_folder):
+    decode_images(from_folder(make_folder(cat=2, dog=2)), Preprocess(8, 8))
+    shown = run("cache")
+    assert "images: 4 images" in shown.stdout
+    assert "in 1 entries" in shown.stdout
+    assert len(json.loads(run("cache", "--json").stdout)["entries"]) == 1
+    assert "Freed" in run("cache", "--clear").stdout
+    assert "in 0 entries" in run("cache").stdout

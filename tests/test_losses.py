@@ -1,3 +1,8 @@
+import copy
+import math
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -58,17 +63,23 @@ every_module = pytest.mark.parametrize(("module", "function"), MODULES.values(),
 @every_module
 def test_module_is_its_function(module, function):
     torch.testing.assert_close(module(LOGITS, TARGET), function())
-    module.reduction = "none"
-    torch.testing.assert_close(module(LOGITS, TARGET), function(reduction="none"))
-    module.reduction = "mean"
+    unreduced = copy.deepcopy(module)
+    unreduced.reduction = "none"
+    torch.testing.assert_close(unreduced(LOGITS, TARGET), function(reduction="none"))
 
 
 @every_module
 def test_what_it_knows_of_the_classes_moves_and_is_saved(module, function):
     assert list(module.parameters()) == []
     assert len(module.state_dict()) >= 1
-    for buffer in module.to("meta").buffers():
+    for buffer in copy.deepcopy(module).to("meta").buffers():
         assert buffer.device.type == "meta"
+
+
+@every_module
+def test_half_precision_holds_what_it_knows_of_the_classes(module, function):
+    half = copy.deepcopy(module).half()
+    torch.testing.assert_close(half(LOGITS, TARGET), function(), rtol=1e-2, atol=0)
 
 
 def test_modules_restore_their_costs():
@@ -76,6 +87,35 @@ def test_modules_restore_their_costs():
     restored = cosen.CostSensitiveCrossEntropy(torch.ones(3, 3))
     restored.load_state_dict(trained.state_dict())
     assert torch.equal(restored.costs, COSTS)
+
+
+@pytest.mark.parametrize(
+    "build", [cosen.BalancedSoftmax, cosen.LDAMLoss, cosen.ClassBalancedCrossEntropy]
+)
+def test_large_counts_do_not_overflow_in_half_precision(build):
+    counts = [196_910, 2_622]
+    logits, target = torch.tensor([[0.3, 0.1], [0.2, 0.4]]), torch.tensor([0, 1])
+    expected = build(counts)(logits, target)
+    torch.testing.assert_close(build(counts).half()(logits, target), expected, rtol=1e-2, atol=0)
+
+
+def test_deferred_re_weighting_survives_saving():
+    trained = cosen.LDAMLoss(COUNTS)
+    plain = trained(LOGITS, TARGET)
+    torch.testing.assert_close(plain, F.ldam_loss(LOGITS, TARGET, torch.tensor(COUNTS)))
+    trained.weight = F.class_balanced_weights(torch.tensor(COUNTS), beta=0.99)
+    restored = cosen.LDAMLoss(COUNTS)
+    restored.load_state_dict(trained.state_dict())
+    assert torch.equal(restored(LOGITS, TARGET), trained(LOGITS, TARGET))
+    assert restored(LOGITS, TARGET) != plain
+
+
+def test_functional_is_there_after_import_cosen():
+    program = (
+        "import sys, cosen; assert 'torch' not in sys.modules; "
+        "cosen.functional.class_recall; cosen.data; cosen.losses"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_costs_are_a_copy_and_float32():
@@ -116,8 +156,42 @@ def test_three_lines_in_a_strangers_loop():
         (lambda: cosen.CostSensitiveHinge.from_class_counts([5, 0]), "class 1 has none"),
         (lambda: cosen.BalancedSoftmax([5, 0]), "class 1 has none"),
         (lambda: cosen.SmoothOneSidedRegression([[1, 2], [3, 0]]), "zero diagonal"),
+        (lambda: cosen.BalancedSoftmax(COUNTS, tau=math.inf), "tau must be finite"),
+        (lambda: cosen.BalancedSoftmax(COUNTS, label_smoothing=1), r"label_smoothing .* \[0, 1\)"),
+        (lambda: cosen.CostSensitiveMSE(COSTS, label_smoothing=-0.1), "label_smoothing"),
+        (lambda: cosen.LDAMLoss(COUNTS, max_margin=math.nan), "max_margin must be finite"),
+        (lambda: cosen.LDAMLoss(COUNTS, scale=0), "scale must be finite and positive"),
+        (lambda: cosen.LDAMLoss(COUNTS, weight=[1, 2]), r"weight must have the shape \(3,\)"),
+        (lambda: cosen.LDAMLoss(COUNTS, weight=[1, -2, 1]), "not negative, but class 1 has -2"),
+        (lambda: cosen.FocalLoss(gamma=-1), "gamma must be finite and not negative"),
+        (lambda: cosen.FocalLoss(weight=[math.nan]), "class 0 has nan"),
+        (lambda: cosen.ClassBalancedCrossEntropy(COUNTS, beta=1), r"beta must lie in \[0, 1\)"),
     ],
 )
-def test_bad_costs_are_refused_when_built(build, message):
+def test_bad_arguments_are_refused_when_built(build, message):
     with pytest.raises(InputError, match=message):
         build()
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda **k: cosen.CostSensitiveCrossEntropy(COSTS, **k),
+        lambda **k: cosen.BalancedSoftmax(COUNTS, **k),
+        lambda **k: cosen.LDAMLoss(COUNTS, **k),
+        lambda **k: cosen.FocalLoss(**k),
+        lambda **k: cosen.ClassBalancedCrossEntropy(COUNTS, **k),
+        lambda **k: cosen.SmoothOneSidedRegression(MISTAKES, **k),
+    ],
+)
+def test_every_module_refuses_an_unknown_reduction_when_built(build):
+    with pytest.raises(InputError, match="reduction must be one of"):
+        build(reduction="average")
+
+
+def test_a_class_of_weight_zero_counts_for_nothing():
+    kept = TARGET != 1
+    torch.testing.assert_close(
+        cosen.FocalLoss(weight=[1, 0, 1])(LOGITS, TARGET),
+        cosen.FocalLoss()(LOGITS[kept], TARGET[kept]),
+    )

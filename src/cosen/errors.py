@@ -7,3 +7,15 @@ class CosenError(Exception):
 
 class InputError(CosenError, ValueError):
     """A tensor or an option that a function cannot work with."""
+
+
+class DataError(CosenError):
+    """Data that is missing, unreadable, or not what was said of it."""
+
+
+class BrokenImageError(DataError):
+    """One image that cannot be decoded."""
+
+
+class RunError(CosenError):
+    """A run that cannot go on, or a run folder that cannot be used."""

@@ -1,22 +1,28 @@
 """Losses as modules: each a thin wrapper around its function in :mod:`cosen.functional`.
 
-What a loss knows of the classes (costs, counts, weights) is a buffer: it moves with ``.to()``
-and stands in the ``state_dict``. Targets are class indices ``(B,)`` or probabilities ``(B, C)``.
+What a loss knows of the classes (costs, frequencies, weights) is a buffer: it moves with ``.to()``
+and stands in the ``state_dict``. Class counts are kept as what the loss needs of them, which also
+fits in half precision. Targets are class indices ``(B,)`` or probabilities ``(B, C)``.
 """
 
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from cosen import functional as F
 from cosen.functional.checks import (
-    check_class_vector,
     check_costs,
+    check_finite,
+    check_fraction,
     check_misclassification_costs,
+    check_not_negative,
+    check_positive,
+    check_weight,
 )
 from cosen.functional.costs import RelativeTo
+from cosen.functional.reduction import check_reduction
 
 Numbers = Tensor | Sequence[float] | Sequence[Sequence[float]]
 
@@ -25,9 +31,35 @@ def _floats(values: Numbers) -> Tensor:
     return torch.as_tensor(values).clone().to(torch.get_default_dtype())
 
 
-class _CostSensitiveLoss(nn.Module):
+class _Loss(nn.Module):
+    """What every loss takes."""
+
+    def __init__(self, *, reduction: F.Reduction, ignore_index: int) -> None:
+        super().__init__()
+        check_reduction(reduction)
+        self.reduction = reduction
+        self.ignore_index = ignore_index
+
+    def extra_repr(self) -> str:
+        shapes = [f"{name}={tuple(buffer.shape)}" for name, buffer in self.named_buffers()]
+        return ", ".join([*shapes, f"reduction={self.reduction!r}"])
+
+
+class _SmoothedLoss(_Loss):
+    """A loss that can smooth labels."""
+
+    def __init__(
+        self, *, reduction: F.Reduction, label_smoothing: float, ignore_index: int
+    ) -> None:
+        super().__init__(reduction=reduction, ignore_index=ignore_index)
+        check_fraction(label_smoothing, name="label_smoothing")
+        self.label_smoothing = label_smoothing
+
+
+class _CostSensitiveLoss(_SmoothedLoss):
     """A loss with a cost matrix ξ, shape ``(C, C)``, in (0, 1]; all ones is cost-insensitive."""
 
+    function: ClassVar[Callable[..., Tensor]]
     costs: Tensor
 
     def __init__(
@@ -38,13 +70,12 @@ class _CostSensitiveLoss(nn.Module):
         label_smoothing: float = 0.0,
         ignore_index: int = -100,
     ) -> None:
-        super().__init__()
+        super().__init__(
+            reduction=reduction, label_smoothing=label_smoothing, ignore_index=ignore_index
+        )
         matrix = _floats(costs)
         check_costs(matrix)
         self.register_buffer("costs", matrix)
-        self.reduction = reduction
-        self.label_smoothing = label_smoothing
-        self.ignore_index = ignore_index
 
     @classmethod
     def from_class_counts(
@@ -55,8 +86,15 @@ class _CostSensitiveLoss(nn.Module):
         frequencies = F.class_frequencies(counts, relative_to=relative_to)
         return cls(F.frequency_matrix(frequencies), **options)
 
-    def extra_repr(self) -> str:
-        return f"classes={len(self.costs)}, reduction={self.reduction!r}"
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        return self.function(
+            logits,
+            target,
+            self.costs,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+            ignore_index=self.ignore_index,
+        )
 
 
 class CostSensitiveCrossEntropy(_CostSensitiveLoss):
@@ -68,49 +106,25 @@ class CostSensitiveCrossEntropy(_CostSensitiveLoss):
         tensor(1.4979)
     """
 
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return F.cost_sensitive_cross_entropy(
-            logits,
-            target,
-            self.costs,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-            ignore_index=self.ignore_index,
-        )
+    function = staticmethod(F.cost_sensitive_cross_entropy)
 
 
 class CostSensitiveHinge(_CostSensitiveLoss):
     """:func:`~cosen.functional.cost_sensitive_hinge` with its costs as a buffer."""
 
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return F.cost_sensitive_hinge(
-            logits,
-            target,
-            self.costs,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-            ignore_index=self.ignore_index,
-        )
+    function = staticmethod(F.cost_sensitive_hinge)
 
 
 class CostSensitiveMSE(_CostSensitiveLoss):
     """:func:`~cosen.functional.cost_sensitive_mse` with its costs as a buffer."""
 
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return F.cost_sensitive_mse(
-            logits,
-            target,
-            self.costs,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-            ignore_index=self.ignore_index,
-        )
+    function = staticmethod(F.cost_sensitive_mse)
 
 
-class BalancedSoftmax(nn.Module):
+class BalancedSoftmax(_SmoothedLoss):
     """:func:`~cosen.functional.balanced_softmax`; with ``tau`` the logit-adjusted loss."""
 
-    class_counts: Tensor
+    class_frequencies: Tensor
 
     def __init__(
         self,
@@ -121,18 +135,18 @@ class BalancedSoftmax(nn.Module):
         label_smoothing: float = 0.0,
         ignore_index: int = -100,
     ) -> None:
-        super().__init__()
-        self.register_buffer("class_counts", _class_vector(class_counts, "class_counts"))
+        super().__init__(
+            reduction=reduction, label_smoothing=label_smoothing, ignore_index=ignore_index
+        )
+        check_finite(tau, name="tau")
+        self.register_buffer("class_frequencies", F.class_frequencies(_floats(class_counts)))
         self.tau = tau
-        self.reduction = reduction
-        self.label_smoothing = label_smoothing
-        self.ignore_index = ignore_index
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         return F.balanced_softmax(
             logits,
             target,
-            self.class_counts,
+            self.class_frequencies,
             tau=self.tau,
             reduction=self.reduction,
             label_smoothing=self.label_smoothing,
@@ -140,11 +154,11 @@ class BalancedSoftmax(nn.Module):
         )
 
 
-class LDAMLoss(nn.Module):
+class LDAMLoss(_Loss):
     """:func:`~cosen.functional.ldam_loss`; assign ``weight`` to begin deferred re-weighting."""
 
-    class_counts: Tensor
-    weight: Tensor | None
+    class_frequencies: Tensor
+    weight: Tensor
 
     def __init__(
         self,
@@ -156,19 +170,22 @@ class LDAMLoss(nn.Module):
         reduction: F.Reduction = "mean",
         ignore_index: int = -100,
     ) -> None:
-        super().__init__()
-        self.register_buffer("class_counts", _class_vector(class_counts, "class_counts"))
-        self.register_buffer("weight", _class_vector(weight, "weight"))
+        super().__init__(reduction=reduction, ignore_index=ignore_index)
+        check_finite(max_margin, name="max_margin")
+        check_positive(scale, name="scale")
+        frequencies = F.class_frequencies(_floats(class_counts))
+        weights = torch.ones_like(frequencies) if weight is None else _floats(weight)
+        check_weight(weights, num_classes=len(frequencies))
+        self.register_buffer("class_frequencies", frequencies)
+        self.register_buffer("weight", weights)
         self.max_margin = max_margin
         self.scale = scale
-        self.reduction = reduction
-        self.ignore_index = ignore_index
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         return F.ldam_loss(
             logits,
             target,
-            self.class_counts,
+            self.class_frequencies,
             max_margin=self.max_margin,
             scale=self.scale,
             weight=self.weight,
@@ -177,7 +194,7 @@ class LDAMLoss(nn.Module):
         )
 
 
-class FocalLoss(nn.Module):
+class FocalLoss(_Loss):
     """:func:`~cosen.functional.focal_loss`, with a weight for each class if given."""
 
     weight: Tensor | None
@@ -190,11 +207,13 @@ class FocalLoss(nn.Module):
         reduction: F.Reduction = "mean",
         ignore_index: int = -100,
     ) -> None:
-        super().__init__()
-        self.register_buffer("weight", _class_vector(weight, "weight"))
+        super().__init__(reduction=reduction, ignore_index=ignore_index)
+        check_not_negative(gamma, name="gamma")
+        weights = None if weight is None else _floats(weight)
+        if weights is not None:
+            check_weight(weights)
+        self.register_buffer("weight", weights)
         self.gamma = gamma
-        self.reduction = reduction
-        self.ignore_index = ignore_index
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         return F.focal_loss(
@@ -207,10 +226,10 @@ class FocalLoss(nn.Module):
         )
 
 
-class ClassBalancedCrossEntropy(nn.Module):
-    """:func:`~cosen.functional.class_balanced_cross_entropy`."""
+class ClassBalancedCrossEntropy(_SmoothedLoss):
+    """:func:`~cosen.functional.class_balanced_cross_entropy`, its weights worked out once."""
 
-    class_counts: Tensor
+    weight: Tensor
 
     def __init__(
         self,
@@ -221,26 +240,25 @@ class ClassBalancedCrossEntropy(nn.Module):
         label_smoothing: float = 0.0,
         ignore_index: int = -100,
     ) -> None:
-        super().__init__()
-        self.register_buffer("class_counts", _class_vector(class_counts, "class_counts"))
-        self.beta = beta
-        self.reduction = reduction
-        self.label_smoothing = label_smoothing
-        self.ignore_index = ignore_index
+        super().__init__(
+            reduction=reduction, label_smoothing=label_smoothing, ignore_index=ignore_index
+        )
+        weights = F.class_balanced_weights(_floats(class_counts), beta=beta)
+        self.register_buffer("weight", weights)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return F.class_balanced_cross_entropy(
+        return F.pairwise_margin_cross_entropy(
             logits,
             target,
-            self.class_counts,
-            beta=self.beta,
+            self.weight.new_zeros(len(self.weight), len(self.weight)),
+            weight=self.weight,
             reduction=self.reduction,
             label_smoothing=self.label_smoothing,
             ignore_index=self.ignore_index,
         )
 
 
-class SmoothOneSidedRegression(nn.Module):
+class SmoothOneSidedRegression(_Loss):
     """:func:`~cosen.functional.smooth_one_sided_regression` with the costs ξ′ as a buffer."""
 
     misclassification_costs: Tensor
@@ -252,12 +270,10 @@ class SmoothOneSidedRegression(nn.Module):
         reduction: F.Reduction = "mean",
         ignore_index: int = -100,
     ) -> None:
-        super().__init__()
+        super().__init__(reduction=reduction, ignore_index=ignore_index)
         matrix = _floats(misclassification_costs)
         check_misclassification_costs(matrix)
         self.register_buffer("misclassification_costs", matrix)
-        self.reduction = reduction
-        self.ignore_index = ignore_index
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         return F.smooth_one_sided_regression(
@@ -267,11 +283,3 @@ class SmoothOneSidedRegression(nn.Module):
             reduction=self.reduction,
             ignore_index=self.ignore_index,
         )
-
-
-def _class_vector(values: Numbers | None, name: str) -> Tensor | None:
-    if values is None:
-        return None
-    vector = _floats(values)
-    check_class_vector(vector, num_classes=None, name=name)
-    return vector

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -52,17 +54,40 @@ def test_gradcheck(loss, oracle, target):
 
 
 @every_loss
-def test_half_precision_and_huge_logits(loss, oracle):
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        value = loss(LOGITS.bfloat16(), TARGET)
-    assert value.dtype == torch.float32
-    torch.testing.assert_close(value.double(), loss(LOGITS.bfloat16().double(), TARGET))
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_worked_in_float32(loss, oracle, dtype):
+    for target in (TARGET, MIXED):
+        with torch.autocast("cpu", dtype=dtype):
+            value = loss(LOGITS.to(dtype), target)
+        assert value.dtype == torch.float32
+        torch.testing.assert_close(value, loss(LOGITS.to(dtype).float(), target))
+
+
+@every_loss
+def test_huge_logits_stay_finite(loss, oracle):
     logits = torch.tensor([[1e4, 0, -1e4, 0.0]], requires_grad=True)
-    for label in range(4):
-        value = loss(logits, torch.tensor([label]))
+    for target in (*torch.arange(4)[:, None], torch.tensor([[0.4, 0.3, 0.2, 0.1]])):
+        logits.grad = None
+        value = loss(logits, target)
         value.backward()
         assert value.isfinite()
         assert logits.grad.isfinite().all()
+
+
+@every_loss
+def test_works_under_compile_tracing(loss, oracle):
+    compiled = torch.compile(loss, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(LOGITS, TARGET), loss(LOGITS, TARGET))
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0, 2.0])
+def test_focal_loss_of_a_certain_sample_has_a_gradient(gamma):
+    """At y = 1 the slope of (1 - y)^gamma is infinite for gamma < 1."""
+    logits = torch.tensor([[200.0, 0.0]], requires_grad=True)
+    value = F.focal_loss(logits, torch.tensor([0]), gamma=gamma)
+    value.backward()
+    assert value == 0
+    assert torch.equal(logits.grad, torch.zeros(1, 2))
 
 
 @every_loss
@@ -118,6 +143,24 @@ def test_class_balanced_weights_equal_reference(beta):
     )
 
 
+def test_class_balanced_cross_entropy_keeps_the_weight_of_the_true_class():
+    weight = reference.effective_number_weights(COUNTS.tolist(), 0.99)
+    ones = np.ones((4, 4))
+    for target, smoothing in ((TARGET, 0.2), (MIXED, 0.0), (MIXED, 0.2)):
+        expected = reference.weighted_mean(
+            reference.cross_entropy,
+            LOGITS.numpy(),
+            target.numpy(),
+            weight,
+            ones,
+            smoothing=smoothing,
+        )
+        value = F.class_balanced_cross_entropy(
+            LOGITS, target, COUNTS, beta=0.99, label_smoothing=smoothing
+        )
+        np.testing.assert_allclose(value, expected, rtol=1e-9)
+
+
 def test_class_balanced_focal_loss_is_the_weighted_mean():
     weight = F.class_balanced_weights(COUNTS).double()
     losses = F.focal_loss(LOGITS, TARGET, reduction="none")
@@ -153,8 +196,13 @@ def test_sosr_is_least_where_outputs_are_the_negated_costs_and_beyond():
         ),
         (lambda: F.balanced_softmax(LOGITS, TARGET, torch.ones(3)), r"shape \(4,\)"),
         (lambda: F.ldam_loss(LOGITS, TARGET, torch.tensor([1, -1, 2, 3])), "class 1 has -1"),
-        (lambda: F.ldam_loss(LOGITS, TARGET, COUNTS, scale=0), "scale must be positive"),
-        (lambda: F.focal_loss(LOGITS, TARGET, gamma=-1), "gamma must not be negative"),
+        (lambda: F.ldam_loss(LOGITS, TARGET, COUNTS, scale=0), "scale must be finite and pos"),
+        (lambda: F.ldam_loss(LOGITS, TARGET, COUNTS, scale=math.nan), "scale must be finite"),
+        (lambda: F.ldam_loss(LOGITS, TARGET, COUNTS, max_margin=math.inf), "max_margin .* inf"),
+        (lambda: F.balanced_softmax(LOGITS, TARGET, COUNTS, tau=math.nan), "tau must be finite"),
+        (lambda: F.focal_loss(LOGITS, TARGET, gamma=math.nan), "gamma must be finite"),
+        (lambda: F.focal_loss(LOGITS, TARGET, weight=-torch.ones(4)), "weight must be .* not neg"),
+        (lambda: F.focal_loss(LOGITS, TARGET, gamma=-1), "gamma must be finite and not negative"),
         (lambda: F.class_balanced_weights(COUNTS, beta=1.0), r"beta must lie in \[0, 1\)"),
         (
             lambda: F.smooth_one_sided_regression(LOGITS, TARGET, torch.ones(4, 4)),

@@ -32,10 +32,22 @@ def test_class_frequencies():
     )
 
 
+@given(
+    st.lists(st.integers(1, 10**6), min_size=1, max_size=8), st.sampled_from(["total", "largest"])
+)
+def test_class_frequencies_equal_reference(counts, relative_to):
+    frequencies = F.class_frequencies(torch.tensor(counts), relative_to=relative_to)
+    expected = reference.class_frequencies(counts, relative_to)
+    np.testing.assert_allclose(frequencies, expected, rtol=1e-6)
+
+
 @given(st.lists(st.floats(0.001, 1.0), min_size=1, max_size=8))
-def test_frequency_matrix_equals_reference(frequencies):
-    matrix = F.frequency_matrix(torch.tensor(frequencies, dtype=torch.float64))
-    np.testing.assert_array_equal(matrix, reference.frequency_matrix(frequencies))
+def test_frequency_matrix_and_its_complement_equal_reference(frequencies):
+    h = torch.tensor(frequencies, dtype=torch.float64)
+    np.testing.assert_array_equal(F.frequency_matrix(h), reference.frequency_matrix(frequencies))
+    np.testing.assert_allclose(
+        F.frequency_complement(h), reference.frequency_complement(frequencies), rtol=1e-12
+    )
 
 
 def test_frequency_matrix_by_hand():
@@ -95,6 +107,65 @@ def test_steps_stay_in_range_and_reach_the_target(seed, cost_lr, floor):
     torch.testing.assert_close(F.step_costs(costs, target, cost_lr=0.0, floor=floor), costs)
     if cost_lr <= 1:
         assert F.cost_objective(stepped, target, 0) <= F.cost_objective(costs, target, 0) + 1e-12
+
+
+@given(st.integers(0, 1000), st.floats(0, 3), st.sampled_from([1e-6, 0.2]))
+def test_steps_and_projection_equal_reference(seed, cost_lr, floor):
+    costs, target = random_matrix(4, seed).clamp(floor), random_matrix(4, seed + 1).clamp(floor)
+    np.testing.assert_allclose(
+        F.step_costs(costs, target, cost_lr=cost_lr, floor=floor),
+        reference.step_costs(costs.tolist(), target.tolist(), cost_lr, floor),
+        rtol=1e-12,
+    )
+    outside = 3 * random_matrix(4, seed) - 1
+    np.testing.assert_array_equal(
+        F.project_costs(outside, floor=floor), reference.project_costs(outside.tolist(), floor)
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_no_precision_loses_the_floor(dtype):
+    zeros, ones = torch.zeros(2, 2, dtype=dtype), torch.ones(2, 2, dtype=dtype)
+    floor = torch.full((2, 2), 1e-8, dtype=torch.promote_types(dtype, torch.float32))
+    close = {"rtol": 1e-6, "atol": 0}
+    torch.testing.assert_close(F.project_costs(zeros, floor=1e-8), floor, **close)
+    assert (F.project_costs(zeros, floor=1e-60) > 0).all()
+    far = torch.full((2, 2), 1e3)
+    target = F.target_costs(ones, far, None, **MOMENTS, floor=1e-8)
+    torch.testing.assert_close(target, floor, **close)
+    thirds = ones / 3
+    torch.testing.assert_close(
+        F.target_costs(thirds, 0 * far, None, **MOMENTS),
+        F.target_costs(thirds.to(floor.dtype), 0 * far, None, **MOMENTS),
+        **close,
+    )
+    stepped = F.step_costs(ones, target, cost_lr=1.0, floor=1e-8)
+    torch.testing.assert_close(stepped, floor, **close)
+
+
+@given(st.integers(0, 1000), st.integers(2, 6))
+def test_costs_of_an_expert_equal_reference(seed, classes):
+    mistakes = 9 * random_matrix(classes, seed).fill_diagonal_(0)
+    np.testing.assert_allclose(
+        F.costs_from_misclassification(mistakes, floor=0.01),
+        reference.costs_from_misclassification(mistakes.tolist(), 0.01),
+        rtol=1e-12,
+    )
+
+
+@pytest.mark.parametrize(("dtype", "worst"), [(torch.float16, 4e4), (torch.float32, 2e38)])
+def test_huge_costs_of_an_expert_do_not_overflow(dtype, worst):
+    mistakes = torch.tensor([[0.0, worst / 2], [worst, 0.0]], dtype=dtype)
+    expected = torch.tensor([[1.0, 1 / 3], [1.0, 1.0]])
+    torch.testing.assert_close(F.costs_from_misclassification(mistakes), expected)
+
+
+def test_bayes_decision_works_in_full_precision():
+    """The risks 1024.5 and 1024 are the same number in float16."""
+    half = {"dtype": torch.float16}
+    posterior = torch.tensor([[0.5, 0.25, 0.25]], **half)
+    costs = torch.tensor([[2048, 2048, 3000], [2, 0, 0], [0, 0, 0]], **half)
+    assert int(F.bayes_decision(posterior, costs)) == 1
 
 
 @given(st.integers(0, 1000), st.integers(2, 6))
@@ -175,6 +246,25 @@ def test_fixed_frequency_costs_decide_for_a_rare_class_above_their_threshold(rar
             ),
             "confusion_std positive",
         ),
+        (
+            lambda: F.target_costs(
+                torch.ones(2, 2), torch.ones(2, 2, device="meta"), None, **MOMENTS
+            ),
+            "separability and frequency_matrix must be on one device",
+        ),
+        (
+            lambda: F.cost_objective(torch.ones(2, 2), torch.ones(2, 2, device="meta"), 0),
+            "target_costs and costs must be on one device",
+        ),
+        (
+            lambda: F.bayes_decision(torch.ones(1, 2), torch.ones(2, 2, device="meta")),
+            "misclassification_costs and probabilities must be on one device",
+        ),
+        (lambda: F.cost_objective(torch.tensor(1.0), torch.ones(2, 2), 0), "costs must have the"),
+        (lambda: F.cost_objective(torch.ones(2, 2), torch.tensor(1.0), 0), "target_costs must"),
+        (lambda: F.cost_objective(torch.ones(0, 0), torch.ones(0, 0), 0), "costs must have the"),
+        (lambda: F.class_frequencies(torch.ones(0)), r"shape \(classes,\), but has \(0,\)"),
+        (lambda: F.project_costs(torch.ones(2, 2).long()), "costs must be floating point"),
         (lambda: F.project_costs(torch.ones(2, 2), floor=0), r"floor must lie in \(0, 1\]"),
         (lambda: F.project_costs(torch.full((2, 2), torch.nan)), "NaN"),
         (lambda: F.step_costs(torch.ones(2, 2), torch.ones(2, 2), cost_lr=-1), "cost_lr"),

@@ -119,43 +119,134 @@ def test_half_precision_is_worked_in_float32(loss, oracle, gradient, dtype):
     half = logits.to(dtype)
     for wanted in (target, mixed_target(target, 5)):
         expected = loss(half.float(), wanted, costs.float())
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", dtype=dtype):
             under_autocast = loss(half, wanted, costs.float())
         assert under_autocast.dtype == torch.float32
         torch.testing.assert_close(under_autocast, expected)
         torch.testing.assert_close(loss(half, wanted, costs.float()), expected)
 
 
+MIXTURES = torch.tensor([[0.7, 0.3, 0.0], [0.6, 0.0, 0.4]])
+
+
 @every_loss
 @pytest.mark.parametrize("size", [1e4, 1e30])
-@pytest.mark.parametrize("soft", [False, True])
-def test_huge_logits_stay_finite(loss, oracle, gradient, size, soft):
+@pytest.mark.parametrize("target", [torch.tensor([0, 0]), MIXTURES], ids=["indices", "mixed"])
+def test_huge_logits_stay_finite(loss, oracle, gradient, size, target):
     logits = torch.tensor([[size, 0.0, -size], [-size, size, 0.0]], requires_grad=True)
-    target = torch.tensor([0, 0])
-    wanted = mixed_target(target, 3).float() if soft else target
-    value = loss(logits, wanted, torch.full((3, 3), 0.5), reduction="none")
+    value = loss(logits, target, torch.full((3, 3), 0.5), reduction="none")
     value.sum().backward()
     assert value.isfinite().all()
     assert logits.grad.isfinite().all()
     if loss is F.cost_sensitive_cross_entropy:
-        torch.testing.assert_close(value, torch.tensor([0.0, 2 * size]))
+        gaps = torch.tensor([[0.0, size, 2 * size], [2 * size, 0.0, size]])  # to the largest
+        shares = target if target.is_floating_point() else one_hot(target, 3)
+        torch.testing.assert_close(value, (shares * gaps).sum(1))
+
+
+@pytest.mark.parametrize("size", [1e7, 1e8])
+def test_cross_entropy_keeps_its_digits_at_large_logits(size):
+    """Next to 1e8 float32 has no room for a margin: the logits are shifted before it is added."""
+    logits = torch.full((1, 2), size)
+    even = F.cost_sensitive_cross_entropy(logits, torch.tensor([[0.7, 0.3]]), torch.ones(2, 2))
+    torch.testing.assert_close(even, torch.tensor(0.693147))
+    costs = torch.tensor([[0.5, 1.0], [1.0, 1.0]])
+    for target in (torch.tensor([0]), torch.tensor([[1.0, 0.0]])):
+        value = F.cost_sensitive_cross_entropy(logits, target, costs)
+        torch.testing.assert_close(value, torch.tensor(1.098612))  # log 3
+
+
+def test_wide_margins_stay_finite_with_probabilities():
+    """exp(margin) and exp(logit) would underflow each on its own."""
+    margins = torch.tensor([[-150.0, 0.0], [0.0, 0.0]])
+    logits = torch.tensor([[0.0, -150.0]], requires_grad=True)
+    value = F.pairwise_margin_cross_entropy(logits, torch.tensor([[0.5, 0.5]]), margins)
+    value.backward()
+    torch.testing.assert_close(value, torch.tensor((0.693147 + 150) / 2))
+    torch.testing.assert_close(logits.grad, torch.tensor([[0.25, -0.25]]))
 
 
 def test_tiny_costs_do_not_underflow():
-    costs = torch.full((2, 2), 1e-30)
+    costs = torch.tensor([[1e-30, 1e-20], [1e-38, 1e-30]])
     logits = torch.tensor([[50.0, -50.0]])
     for target in (torch.tensor([1]), torch.tensor([[0.0, 1.0]])):
         torch.testing.assert_close(
-            F.cost_sensitive_cross_entropy(logits, target, costs), torch.tensor(100.0)
+            F.cost_sensitive_cross_entropy(logits, target, costs),
+            torch.tensor(100 - 8 * 2.302585),  # log of the ratio 1e-38 / 1e-30
         )
 
 
-def test_masked_classes_may_have_infinite_logits():
-    logits = torch.tensor([[1.0, 0.0, -torch.inf]])
-    expected = cross_entropy(logits[:, :2], torch.tensor([0]))
-    for target in (torch.tensor([0]), torch.tensor([[1.0, 0.0, 0.0]])):
-        value = F.cost_sensitive_cross_entropy(logits, target, torch.ones(3, 3))
+@pytest.mark.parametrize(
+    "target",
+    [torch.tensor([0]), torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.6, 0.4, 0.0]])],
+    ids=["index", "one-hot", "mixed"],
+)
+def test_masked_classes_may_have_infinite_logits(target):
+    logits = torch.tensor([[1.0, 0.0, -torch.inf]], requires_grad=True)
+    kept = torch.tensor([[1.0, 0.0]], requires_grad=True)
+    two = target[:, :2] if target.is_floating_point() else target
+    costs = torch.tensor([[0.5, 1.0, 0.1], [1.0, 0.2, 0.3], [1.0, 1.0, 1.0]])
+    value = F.cost_sensitive_cross_entropy(logits, target, costs)
+    expected = F.cost_sensitive_cross_entropy(kept, two, costs[:2, :2])
+    value.backward()
+    expected.backward()
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(logits.grad[:, :2], kept.grad)
+    assert logits.grad[0, 2] == 0
+    smooth = {"label_smoothing": 0.1}  # a share of the masked class: infinite, as in torch
+    assert F.cost_sensitive_cross_entropy(logits, target, costs, **smooth) == torch.inf
+    assert cross_entropy(logits, target, **smooth) == torch.inf
+
+
+def test_what_is_ignored_may_have_an_infinite_loss():
+    logits = torch.tensor([[-torch.inf, 0.0, 0.0], [1.0, 2.0, 3.0]], requires_grad=True)
+    expected = cross_entropy(logits[1:], torch.tensor([1]))
+    ignored = F.cost_sensitive_cross_entropy(logits, torch.tensor([-100, 1]), torch.ones(3, 3))
+    torch.testing.assert_close(ignored, expected)
+    zeros, weight = torch.zeros(3, 3), torch.tensor([0.0, 1.0, 1.0])
+    for target in (torch.tensor([0, 1]), torch.tensor([[1.0, 0, 0], [0, 1, 0]])):
+        value = F.pairwise_margin_cross_entropy(logits, target, zeros, weight=weight)
         torch.testing.assert_close(value, expected)
+    value.backward()
+    assert logits.grad.isfinite().all()
+    half = torch.tensor([[0.5, 0.5, 0], [0, 1, 0]])  # half a sample: log 2 counts by 0.5
+    value = F.pairwise_margin_cross_entropy(logits, half, zeros, weight=weight)
+    torch.testing.assert_close(value, (0.5 * torch.tensor(2.0).log() + expected) / 1.5)
+
+
+HAND_COSTS = torch.tensor([[0.5, 1.0, 0.25], [1.0, 0.2, 0.5], [0.1, 0.4, 0.8]])
+HAND_LOGITS = torch.tensor([[2.0, 1.0, -4.0], [0.0, -1.0, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        # y = (.5 e², e, .25 e⁻⁴), -log(y_0 / Σ);  y = (1, .2 e⁻¹, .5 e²), -log(y_1 / Σ)
+        (F.cost_sensitive_cross_entropy, [0.552158, 4.171387]),
+        # outputs ξo = (1, 1, -1): 0 + 2 + 0;  (0, -.2, 1): 1 + 1.2 + 2
+        (F.cost_sensitive_hinge, [2.0, 4.2]),
+        # logistic of the same: (.269² + .731² + .269²) / 2;  (.5² + .55² + .731²) / 2
+        (F.cost_sensitive_mse, [0.339552, 0.543381]),
+    ],
+)
+def test_by_hand(loss, expected):
+    losses = loss(HAND_LOGITS, torch.tensor([0, 1]), HAND_COSTS, reduction="none")
+    torch.testing.assert_close(losses, torch.tensor(expected), rtol=1e-5, atol=0)
+
+
+@every_loss
+@pytest.mark.parametrize(
+    ("classes", "dtype"),
+    [(200, torch.uint8), (256, torch.uint8), (300, torch.uint8), (200, torch.int8)],
+)
+def test_small_integer_targets(loss, oracle, gradient, classes, dtype):
+    """uint8 156 is not -100, and 256 classes are not 0."""
+    labels = [156, 3] if dtype == torch.uint8 else [101, 3]
+    logits, _, costs = draw(classes, 2)
+    torch.testing.assert_close(
+        loss(logits, torch.tensor(labels, dtype=dtype), costs, reduction="none"),
+        loss(logits, torch.tensor(labels), costs, reduction="none"),
+    )
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -196,6 +287,30 @@ def test_weighted_mean_is_cross_entropys():
         torch.testing.assert_close(value, expected)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_weight_belongs_to_the_true_class(smoothing, soft):
+    """The documented rule, which is not torch's for smoothed labels and for probabilities."""
+    logits, target, costs = draw()
+    weight = torch.tensor([0.2, 1.0, 0.0, 0.5, 2.0], dtype=torch.float64)
+    wanted = mixed_target(target, 5) if soft else target
+    expected = reference.weighted_mean(
+        reference.cross_entropy,
+        logits.numpy(),
+        wanted.numpy(),
+        weight.tolist(),
+        costs.numpy(),
+        smoothing=smoothing,
+    )
+    value = F.pairwise_margin_cross_entropy(
+        logits, wanted, costs.log(), weight=weight, label_smoothing=smoothing
+    )
+    np.testing.assert_allclose(value, expected, rtol=1e-10)
+    if smoothing or soft:
+        torchs = cross_entropy(logits, wanted, weight=weight, label_smoothing=smoothing)
+        assert value != pytest.approx(float(torchs))
+
+
 @every_loss
 def test_works_under_compile_tracing(loss, oracle, gradient):
     logits, target, costs = draw()
@@ -208,6 +323,7 @@ def test_works_under_compile_tracing(loss, oracle, gradient):
     ("change", "message"),
     [
         ({"logits": torch.zeros(3)}, r"logits must have the shape \(samples, classes\)"),
+        ({"logits": torch.zeros(2, 0)}, "at least one class"),
         ({"logits": torch.zeros(2, 3, dtype=torch.long)}, "logits must be floating point"),
         ({"logits": torch.tensor([[0.0, 0, 0], [0, torch.nan, 0]])}, "NaN, first in sample 1"),
         ({"target": torch.tensor([0, 3])}, r"lie in 0\.\.2 .* sample 1 has 3"),
@@ -223,8 +339,11 @@ def test_works_under_compile_tracing(loss, oracle, gradient):
         ({"costs": torch.full((3, 3), torch.nan)}, r"costs\[0, 0\] is nan"),
         ({"reduction": "average"}, "reduction must be one of mean, sum, none"),
         ({"label_smoothing": 1.5}, r"label_smoothing must lie in \[0, 1\)"),
-        ({"costs": torch.ones(3, 3, device="meta")}, "costs is on meta, but logits are on cpu"),
-        ({"target": torch.zeros(2, dtype=torch.long, device="meta")}, "target is on meta"),
+        ({"costs": torch.ones(3, 3, device="meta")}, "costs and logits must .* on meta and cpu"),
+        (
+            {"target": torch.zeros(2, dtype=torch.long, device="meta")},
+            "target and logits must .* on meta and cpu",
+        ),
     ],
 )
 def test_bad_input_is_named(loss, oracle, gradient, change, message):
@@ -235,3 +354,25 @@ def test_bad_input_is_named(loss, oracle, gradient, change, message):
     }
     with pytest.raises(InputError, match=message):
         loss(**(inputs | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"margins": torch.full((2, 2), torch.nan)}, r"margins\[0, 0\] is nan"),
+        ({"margins": torch.full((2, 2), torch.inf)}, r"below infinity, but margins\[0, 0\] is inf"),
+        ({"margins": torch.zeros(3, 3)}, r"margins must have the shape \(2, 2\)"),
+        ({"weight": torch.tensor([1.0, -1.0])}, "weight .* not negative, but class 1 has -1"),
+        ({"weight": torch.tensor([torch.nan, 1.0])}, "weight .* class 0 has nan"),
+        ({"weight": torch.ones(3)}, r"weight must have the shape \(2,\)"),
+        ({"weight": torch.ones(2, device="meta")}, "weight and logits must be on one device"),
+    ],
+)
+def test_bad_margins_and_weights_are_named(change, message):
+    inputs = {
+        "logits": torch.zeros(1, 2),
+        "target": torch.tensor([0]),
+        "margins": torch.zeros(2, 2),
+    }
+    with pytest.raises(InputError, match=message):
+        F.pairwise_margin_cross_entropy(**(inputs | change))

@@ -60,13 +60,32 @@ def test_g_mean_equals_imbalanced_learn(case):
     np.testing.assert_allclose(F.g_mean(confusion), expected, rtol=1e-5)
 
 
-def test_the_papers_metrics_equal_reference(case):
+@pytest.mark.parametrize(
+    "name", ["paper_g_mean", "paper_f_measure", "g_mean", "macro_f1", "confusion_rates"]
+)
+def test_metrics_equal_reference(case, name):
     confusion = case[3]
-    counts = confusion.tolist()
-    np.testing.assert_allclose(F.paper_g_mean(confusion), reference.paper_g_mean(counts), rtol=1e-5)
-    np.testing.assert_allclose(
-        F.paper_f_measure(confusion), reference.paper_f_measure(counts), rtol=1e-5
-    )
+    expected = getattr(reference, name)(confusion.tolist())
+    np.testing.assert_allclose(getattr(F, name)(confusion), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        F.confusion_rates,
+        F.overall_accuracy,
+        F.class_recall,
+        F.mean_recall,
+        F.class_precision,
+        F.g_mean,
+        F.macro_f1,
+        F.paper_g_mean,
+        F.paper_f_measure,
+    ],
+)
+def test_a_confusion_of_shares_gives_what_its_counts_give(case, metric):
+    confusion = case[3].double()
+    torch.testing.assert_close(metric(confusion / 200), metric(confusion), equal_nan=True)
 
 
 def test_the_papers_metrics_fit_its_table():
@@ -117,6 +136,17 @@ def test_a_class_never_found_makes_the_g_mean_zero():
     assert F.g_mean(torch.tensor([[3, 0], [2, 0]])) == 0
 
 
+def test_small_integer_classes():
+    target = torch.tensor([156, 3, 156], dtype=torch.uint8)
+    confusion = F.confusion_matrix(target, target, num_classes=256)
+    assert (int(confusion[156, 156]), int(confusion[3, 3])) == (2, 1)
+    scores = torch.rand(3, 256, generator=torch.Generator().manual_seed(0))
+    for metric in (F.one_vs_rest_auc, F.one_vs_rest_average_precision):
+        torch.testing.assert_close(
+            metric(scores, target), metric(scores, target.long()), equal_nan=True
+        )
+
+
 def test_rates_are_shares_of_rows(case):
     rates = F.confusion_rates(case[3])
     present = case[3].sum(1) > 0
@@ -134,13 +164,48 @@ def test_rates_are_shares_of_rows(case):
             lambda: F.confusion_matrix(torch.tensor([0, 1]), torch.tensor([0]), num_classes=2),
             "predicted must be class indices",
         ),
+        (
+            lambda: F.confusion_matrix(torch.tensor(1), torch.tensor(1), num_classes=2),
+            r"target must be class indices .* of \(\)",
+        ),
+        (
+            lambda: F.confusion_matrix(
+                torch.tensor([1]), torch.tensor([1], device="meta"), num_classes=2
+            ),
+            "predicted and target must be on one device",
+        ),
+        (
+            lambda: F.confusion_matrix(torch.tensor([0]), torch.tensor([0]), num_classes=0),
+            "num_classes must be at least 1",
+        ),
+        (lambda: F.overall_accuracy(torch.ones(0, 0)), r"\(classes, classes\)"),
         (lambda: F.overall_accuracy(torch.ones(2, 3)), r"\(classes, classes\)"),
         (lambda: F.class_recall(-torch.ones(2, 2)), "negative"),
         (lambda: F.one_vs_rest_auc(torch.ones(2), torch.tensor([0, 1])), "scores must be floating"),
-        (lambda: F.one_vs_rest_auc(torch.ones(2, 2), torch.tensor([0])), "2 class indices"),
+        (lambda: F.one_vs_rest_auc(torch.ones(2, 2), torch.tensor([0])), r"shape \(2,\)"),
         (
             lambda: F.one_vs_rest_auc(torch.full((1, 2), torch.nan), torch.tensor([0])),
             "NaN",
+        ),
+        (
+            lambda: F.one_vs_rest_auc(torch.ones(2, 2), torch.tensor([0, 7])),
+            r"target must lie in 0\.\.1, but runs from 0 to 7",
+        ),
+        (
+            lambda: F.one_vs_rest_average_precision(torch.ones(2, 2), torch.tensor([-1, 1])),
+            r"target must lie in 0\.\.1, but runs from -1 to 1",
+        ),
+        (
+            lambda: F.expected_calibration_error(torch.ones(1, 2), torch.tensor([2])),
+            r"target must lie in 0\.\.1",
+        ),
+        (
+            lambda: F.expected_calibration_error(torch.ones(2), torch.tensor([0, 1])),
+            "probabilities must be floating point",
+        ),
+        (
+            lambda: F.expected_calibration_error(torch.tensor([[5.0, -2.0]]), torch.tensor([0])),
+            r"probabilities must lie in \[0, 1\], but run from -2 to 5",
         ),
         (
             lambda: F.expected_calibration_error(torch.ones(1, 1), torch.tensor([0]), bins=0),

@@ -43,6 +43,52 @@ def test_near_neighbours_in_spread_classes_keep_their_digits():
     np.testing.assert_allclose(actual, expected, rtol=1e-3)
 
 
+@pytest.mark.parametrize(("spread", "tolerance"), [(1e-2, 1e-4), (1e-3, 1e-3), (1e-4, 1e-2)])
+@pytest.mark.parametrize("dimensions", [8, 512])
+def test_tight_clusters_find_their_neighbours(spread, tolerance, dimensions):
+    """Four classes in two places: who is nearest is decided far below the norms."""
+    generator = torch.Generator().manual_seed(5)
+    places = torch.randn(2, dimensions, generator=generator)
+    target = torch.arange(80) % 4
+    features = places[target // 2] + spread * torch.randn(80, dimensions, generator=generator)
+    expected = reference.separability(features.double().numpy(), target.tolist(), 4)
+    actual = F.class_separability(features, target, num_classes=4, block_size=32)
+    np.testing.assert_allclose(actual, expected, rtol=tolerance)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e19, 1e38])
+def test_no_scale_overflows(scale):
+    features, target = clusters()
+    features = scale * (features / features.abs().max()).float()
+    expected = reference.separability(features.double().numpy(), target.tolist(), 4)
+    actual = F.class_separability(features, target, num_classes=4)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
+def test_the_features_stay_as_they_were():
+    features, target = clusters()
+    before = features.clone()
+    F.class_separability(features, target, num_classes=4)
+    assert torch.equal(features, before)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [0, 0, 0, 1, 1, 2, 2, 3],  # one sample
+        [0, 0, 0, 1, 1, 2, 2, 2],  # none
+        [0, 0, 0, 0, 1, 1, 2, 5],  # some of each
+        [0, 0, 0, 0, 0, 0, 0, 1],  # one full row alone
+        [0, 1, 2, 3, 4, 5, 6, 7],  # no row at all
+    ],
+)
+def test_classes_with_one_or_no_sample_equal_reference(labels):
+    features = torch.randn(8, 3, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+    expected = reference.separability(features.numpy(), labels, 8)
+    actual = F.class_separability(features, torch.tensor(labels).to(torch.uint8), num_classes=8)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9)
+
+
 def test_by_hand_apart_and_mixed():
     apart = torch.tensor([[0.0], [1.0], [100.0], [101.0]])
     separability = F.class_separability(apart, torch.tensor([0, 0, 1, 1]), num_classes=2)
@@ -103,10 +149,14 @@ def test_half_precision_features_give_float32():
     [
         ({"features": torch.zeros(2)}, "features must be floating point"),
         ({"features": torch.full((2, 3), torch.inf)}, "sample 0 has NaN or infinity"),
-        ({"target": torch.zeros(3, dtype=torch.long)}, "target must be 2 class indices"),
+        (
+            {"target": torch.zeros(3, dtype=torch.long)},
+            r"target must be class indices of the shape \(2,\)",
+        ),
         ({"target": torch.tensor([0, 5])}, r"0\.\.1, but runs from 0 to 5"),
-        ({"num_classes": 0}, "num_classes and block_size"),
-        ({"block_size": 0}, "num_classes and block_size"),
+        ({"num_classes": 0}, "num_classes must be at least 1"),
+        ({"block_size": 0}, "block_size and ceiling"),
+        ({"target": torch.zeros(2, device="meta").long()}, "target and features must be on one"),
     ],
 )
 def test_bad_input_is_named(change, message):

@@ -9,17 +9,18 @@ import math
 import torch
 from torch import Tensor
 
-from cosen.errors import InputError
 from cosen.functional.checks import (
     check_class_vector,
+    check_finite,
     check_fraction,
-    check_logits,
     check_misclassification_costs,
+    check_not_negative,
+    check_positive,
     check_same_device,
-    check_target,
+    values_are_readable,
 )
-from cosen.functional.losses import pairwise_margin_cross_entropy
-from cosen.functional.reduction import Reduction, expected_losses, full_precision, reduce_losses
+from cosen.functional.losses import margin_cross_entropy
+from cosen.functional.reduction import Reduction, batch_loss, prepare_batch
 
 
 def balanced_softmax(
@@ -53,10 +54,11 @@ def balanced_softmax(
         >>> balanced_softmax(logits, torch.tensor([1]), torch.tensor([90, 10]))
         tensor(3.2373)
     """
-    check_logits(logits)
+    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
     frequencies = _class_vector(class_frequencies, logits, "class_frequencies")
+    check_finite(tau, name="tau")
     margins = (tau * (frequencies / frequencies.sum()).log()).expand(len(frequencies), -1)
-    return pairwise_margin_cross_entropy(
+    return margin_cross_entropy(
         logits,
         target,
         margins,
@@ -99,13 +101,13 @@ def ldam_loss(
         >>> ldam_loss(logits, torch.tensor([0]), torch.tensor([1, 16]), scale=1.0)
         tensor(0.9130)
     """
-    check_logits(logits)
+    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
     counts = _class_vector(class_counts, logits, "class_counts")
-    if scale <= 0:
-        raise InputError(f"scale must be positive, but is {scale:g}")
+    check_finite(max_margin, name="max_margin")
+    check_positive(scale, name="scale")
     class_margins = max_margin * (counts.min() / counts) ** 0.25
-    return pairwise_margin_cross_entropy(
-        scale * full_precision(logits),
+    return margin_cross_entropy(
+        scale * logits,
         target,
         torch.diag(-scale * class_margins),
         weight=weight,
@@ -139,13 +141,8 @@ def focal_loss(
         >>> focal_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([0]), gamma=1.0)
         tensor(0.3466)
     """
-    check_logits(logits)
-    check_target(target, logits, ignore_index=ignore_index)
-    if gamma < 0:
-        raise InputError(f"gamma must not be negative, but is {gamma:g}")
-    logits = full_precision(logits)
-    if weight is not None:
-        weight = _class_vector(weight, logits, "weight")
+    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
+    check_not_negative(gamma, name="gamma")
 
     def focal(outputs: Tensor, classes: Tensor) -> Tensor:
         log_score = outputs.log_softmax(1).gather(1, classes[:, None]).squeeze(1)
@@ -153,8 +150,9 @@ def focal_loss(
         missing = (-log_score.expm1()).clamp(min=torch.finfo(outputs.dtype).tiny)
         return -(missing**gamma) * log_score
 
-    losses, weights = expected_losses(focal, logits, target, weight, ignore_index=ignore_index)
-    return reduce_losses(losses, weights, reduction)
+    return batch_loss(
+        focal, logits, target, weight=weight, reduction=reduction, ignore_index=ignore_index
+    )
 
 
 def class_balanced_weights(class_counts: Tensor, *, beta: float = 0.9999) -> Tensor:
@@ -170,9 +168,12 @@ def class_balanced_weights(class_counts: Tensor, *, beta: float = 0.9999) -> Ten
         >>> class_balanced_weights(torch.tensor([1, 3]), beta=0.5)
         tensor([1.2727, 0.7273])
     """
-    check_class_vector(class_counts, num_classes=None, name="class_counts")
+    check_class_vector(class_counts, name="class_counts")
     check_fraction(beta, name="beta")
-    counts = class_counts.float()
+    return _effective_number_weights(class_counts.float(), beta)
+
+
+def _effective_number_weights(counts: Tensor, beta: float) -> Tensor:
     if beta == 0:
         return torch.ones_like(counts)
     weights = 1 / -torch.expm1(counts * math.log(beta))  # expm1: beta^n may be close to 1
@@ -205,13 +206,14 @@ def class_balanced_cross_entropy(
         >>> class_balanced_cross_entropy(logits, target, torch.tensor([3, 1]), beta=0.5)
         tensor(0.9496)
     """
-    check_logits(logits)
+    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
     counts = _class_vector(class_counts, logits, "class_counts")
-    return pairwise_margin_cross_entropy(
+    check_fraction(beta, name="beta")
+    return margin_cross_entropy(
         logits,
         target,
         logits.new_zeros(len(counts), len(counts)),
-        weight=class_balanced_weights(counts, beta=beta),
+        weight=_effective_number_weights(counts, beta),
         reduction=reduction,
         label_smoothing=label_smoothing,
         ignore_index=ignore_index,
@@ -247,22 +249,27 @@ def smooth_one_sided_regression(
         >>> smooth_one_sided_regression(torch.tensor([[0.0, -1.0]]), torch.tensor([0]), costs)
         tensor(1.3863)
     """
-    check_logits(logits)
-    check_target(target, logits, ignore_index=ignore_index)
-    check_misclassification_costs(misclassification_costs, num_classes=logits.shape[1])
-    check_same_device(misclassification_costs, logits, name="misclassification_costs")
-    logits = full_precision(logits)
+    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
+    check_same_device(
+        misclassification_costs, logits, name="misclassification_costs", other="logits"
+    )
+    check_misclassification_costs(
+        misclassification_costs,
+        num_classes=logits.shape[1],
+        values=values_are_readable(misclassification_costs),
+    )
     costs = misclassification_costs.to(logits.dtype)
 
     def regression(outputs: Tensor, classes: Tensor) -> Tensor:
         sides = -torch.ones_like(outputs).scatter(1, classes[:, None], -1.0)
         return torch.nn.functional.softplus(sides * (-outputs - costs[classes])).sum(1)
 
-    losses, weights = expected_losses(regression, logits, target, None, ignore_index=ignore_index)
-    return reduce_losses(losses, weights, reduction)
+    return batch_loss(regression, logits, target, reduction=reduction, ignore_index=ignore_index)
 
 
 def _class_vector(values: Tensor, logits: Tensor, name: str) -> Tensor:
-    check_class_vector(values, num_classes=logits.shape[1], name=name)
-    check_same_device(values, logits, name=name)
-    return values.to(full_precision(logits).dtype)
+    check_same_device(values, logits, name=name, other="logits")
+    check_class_vector(
+        values, num_classes=logits.shape[1], name=name, values=values_are_readable(values)
+    )
+    return values.to(logits.dtype)

@@ -1,10 +1,12 @@
 """Refusing bad tensors with a sentence that names what was wrong.
 
-Shapes, dtypes and devices are checked always. Values are checked on the CPU only: on an
-accelerator reading them back would stall the stream at every step, and under
-``torch.compile`` it would break the graph. The modules of :mod:`cosen.losses` check their
-costs once when they are built, so a bad matrix does not reach the device.
+Shapes, dtypes and devices are checked always, and so are values, with one exception: the losses
+run at every step, and skip values on an accelerator, where reading them back would stall the
+stream, and under ``torch.compile``, where it would break the graph. Their modules in
+:mod:`cosen.losses` check costs and options when they are built, so no bad matrix reaches a device.
 """
+
+import math
 
 import torch
 from torch import Tensor
@@ -18,10 +20,11 @@ def values_are_readable(tensor: Tensor) -> bool:
 
 
 def check_logits(logits: Tensor) -> None:
-    """``logits`` is ``(B, C)``, floating, with no NaN."""
-    if logits.ndim != 2:
+    """``logits`` is ``(B, C)`` with a class at least, floating, with no NaN."""
+    if logits.ndim != 2 or logits.shape[1] == 0:
         raise InputError(
-            f"logits must have the shape (samples, classes), but have {tuple(logits.shape)}"
+            "logits must have the shape (samples, classes) with at least one class, "
+            f"but have {tuple(logits.shape)}"
         )
     if not logits.is_floating_point():
         raise InputError(f"logits must be floating point, but are {logits.dtype}")
@@ -36,8 +39,7 @@ def check_logits(logits: Tensor) -> None:
 def check_target(target: Tensor, logits: Tensor, *, ignore_index: int) -> None:
     """``target`` is ``(B,)`` class indices or ``(B, C)`` class probabilities."""
     samples, classes = logits.shape
-    if target.device != logits.device:
-        raise InputError(f"target is on {target.device}, but logits are on {logits.device}")
+    check_same_device(target, logits, name="target", other="logits")
     if target.is_floating_point():
         _check_probabilities(target, samples, classes)
     elif target.dtype == torch.bool or target.is_complex():
@@ -48,7 +50,8 @@ def check_target(target: Tensor, logits: Tensor, *, ignore_index: int) -> None:
             f"one index a sample, but has {tuple(target.shape)}"
         )
     elif values_are_readable(target):
-        outside = (target != ignore_index) & ((target < 0) | (target >= classes))
+        indices = target.long()  # small integer dtypes cannot hold -100 or 256
+        outside = (indices != ignore_index) & ((indices < 0) | (indices >= classes))
         if bool(outside.any()):
             sample = int(outside.nonzero()[0])
             raise InputError(
@@ -73,16 +76,20 @@ def _check_probabilities(target: Tensor, samples: int, classes: int) -> None:
             )
 
 
-def check_costs(costs: Tensor, *, num_classes: int | None = None, name: str = "costs") -> None:
-    """``costs`` is ``(C, C)`` with every entry in (0, 1] (Lemmas 4 and 5)."""
-    check_square(costs, num_classes=num_classes, name=name)
-    if values_are_readable(costs):
-        outside = ~((costs > 0) & (costs <= 1))  # also true for NaN
-        if bool(outside.any()):
-            row, column = outside.nonzero()[0].tolist()
+def check_class_indices(classes: Tensor, *, samples: int, num_classes: int, name: str) -> None:
+    """``classes`` is ``(samples,)``, integers in 0..num_classes-1."""
+    if num_classes < 1:
+        raise InputError(f"num_classes must be at least 1, but is {num_classes}")
+    if classes.shape != (samples,) or classes.is_floating_point() or classes.is_complex():
+        raise InputError(
+            f"{name} must be class indices of the shape ({samples},), one a sample, "
+            f"but is {classes.dtype} of {tuple(classes.shape)}"
+        )
+    if samples:
+        low, high = int(classes.min()), int(classes.max())
+        if low < 0 or high >= num_classes:
             raise InputError(
-                f"{name} must lie in (0, 1], but {name}[{row}, {column}] is "
-                f"{float(costs[row, column]):g}"
+                f"{name} must lie in 0..{num_classes - 1}, but runs from {low} to {high}"
             )
 
 
@@ -90,34 +97,37 @@ def check_square(matrix: Tensor, *, num_classes: int | None, name: str) -> None:
     """``matrix`` is a floating ``(C, C)``, with C as given where it is known."""
     classes = num_classes if num_classes is not None else len(matrix) if matrix.ndim else 0
     if matrix.shape != (classes, classes) or classes == 0:
-        wanted = f"({classes}, {classes})" if num_classes is not None else "(classes, classes)"
+        wanted = f"({classes}, {classes})" if num_classes else "(classes, classes)"
         raise InputError(f"{name} must have the shape {wanted}, but has {tuple(matrix.shape)}")
     if not matrix.is_floating_point():
         raise InputError(f"{name} must be floating point, but is {matrix.dtype}")
 
 
-def check_same_device(tensor: Tensor, logits: Tensor, *, name: str) -> None:
-    """A tensor that belongs to a loss stands where the logits are."""
-    if tensor.device != logits.device:
-        raise InputError(
-            f"{name} is on {tensor.device}, but logits are on {logits.device}: "
-            f"move it with .to('{logits.device}')"
-        )
+def check_costs(
+    costs: Tensor, *, num_classes: int | None = None, name: str = "costs", values: bool = True
+) -> None:
+    """``costs`` is ``(C, C)`` with every entry in (0, 1] (Lemmas 4 and 5)."""
+    check_square(costs, num_classes=num_classes, name=name)
+    if values:
+        _check_entries(costs, (costs > 0) & (costs <= 1), name=name, rule="lie in (0, 1]")
 
 
-def check_misclassification_costs(costs: Tensor, *, num_classes: int | None = None) -> None:
+def check_finite_matrix(matrix: Tensor, *, num_classes: int | None, name: str) -> None:
+    """``matrix`` is ``(C, C)``, finite."""
+    check_square(matrix, num_classes=num_classes, name=name)
+    _check_entries(matrix, matrix.isfinite(), name=name, rule="be finite")
+
+
+def check_misclassification_costs(
+    costs: Tensor, *, num_classes: int | None = None, values: bool = True
+) -> None:
     """An expert's ξ′: ``(C, C)``, zero diagonal, non-negative and finite elsewhere."""
     name = "misclassification_costs"
     check_square(costs, num_classes=num_classes, name=name)
-    if not values_are_readable(costs):
+    if not values:
         return
-    wrong = ~((costs >= 0) & costs.isfinite())
-    if bool(wrong.any()):
-        row, column = wrong.nonzero()[0].tolist()
-        raise InputError(
-            f"{name} must be non-negative and finite, but {name}[{row}, {column}] is "
-            f"{float(costs[row, column]):g}"
-        )
+    allowed = (costs >= 0) & costs.isfinite()
+    _check_entries(costs, allowed, name=name, rule="be non-negative and finite")
     if bool(costs.diagonal().any()):
         row = int(costs.diagonal().nonzero()[0])
         raise InputError(
@@ -126,29 +136,90 @@ def check_misclassification_costs(costs: Tensor, *, num_classes: int | None = No
         )
 
 
-def check_class_vector(values: Tensor, *, num_classes: int | None, name: str) -> None:
+def check_margins(margins: Tensor, *, num_classes: int) -> None:
+    """Pairwise margins Δ: ``(C, C)``, no NaN; -inf takes an output out for a true class."""
+    check_square(margins, num_classes=num_classes, name="margins")
+    if values_are_readable(margins):
+        _check_entries(margins, margins < math.inf, name="margins", rule="be below infinity")
+
+
+def _check_entries(matrix: Tensor, allowed: Tensor, *, name: str, rule: str) -> None:
+    if not bool(allowed.all()):
+        row, column = (~allowed).nonzero()[0].tolist()
+        raise InputError(
+            f"{name} must {rule}, but {name}[{row}, {column}] is {float(matrix[row, column]):g}"
+        )
+
+
+def check_class_vector(
+    vector: Tensor, *, num_classes: int | None = None, name: str, values: bool = True
+) -> None:
     """Counts or frequencies: ``(C,)``, each positive; a class with none is named."""
-    if values.ndim != 1 or len(values) == 0 or len(values) != (num_classes or len(values)):
-        wanted = f"({num_classes},)" if num_classes is not None else "(classes,)"
-        raise InputError(f"{name} must have the shape {wanted}, but has {tuple(values.shape)}")
-    if not values_are_readable(values):
+    _check_vector_shape(vector, num_classes, name)
+    if not values:
         return
-    if bool((values == 0).any()):
-        empty = (values == 0).nonzero().flatten().tolist()
+    if bool((vector == 0).any()):
+        empty = (vector == 0).nonzero().flatten().tolist()
         raise InputError(
             f"{name} must be positive, but {'class' if len(empty) == 1 else 'classes'} "
             f"{', '.join(map(str, empty))} {'has' if len(empty) == 1 else 'have'} none: "
             "add samples, or leave the class out"
         )
-    wrong = ~((values > 0) & values.isfinite())
-    if bool(wrong.any()):
-        index = int(wrong.nonzero()[0])
+    _check_classes(vector, (vector > 0) & vector.isfinite(), f"{name} must be positive and finite")
+
+
+def check_weight(weight: Tensor, *, num_classes: int | None = None, values: bool = True) -> None:
+    """A factor for the loss of each class: ``(C,)``, not negative; 0 leaves a class out."""
+    _check_vector_shape(weight, num_classes, "weight")
+    if values:
+        allowed = (weight >= 0) & weight.isfinite()
+        _check_classes(weight, allowed, "weight must be finite and not negative")
+
+
+def _check_vector_shape(vector: Tensor, num_classes: int | None, name: str) -> None:
+    if vector.ndim != 1 or len(vector) == 0 or num_classes not in (None, len(vector)):
+        wanted = "(classes,)" if num_classes is None else f"({num_classes},)"
+        raise InputError(f"{name} must have the shape {wanted}, but has {tuple(vector.shape)}")
+
+
+def _check_classes(vector: Tensor, allowed: Tensor, rule: str) -> None:
+    if not bool(allowed.all()):
+        label = int((~allowed).nonzero()[0])
+        raise InputError(f"{rule}, but class {label} has {float(vector[label]):g}")
+
+
+def check_same_device(tensor: Tensor, reference: Tensor, *, name: str, other: str) -> None:
+    """Two tensors, called ``name`` and ``other``, stand on one device."""
+    if tensor.device != reference.device:
         raise InputError(
-            f"{name} must be positive and finite, but class {index} has {float(values[index]):g}"
+            f"{name} and {other} must be on one device, but are on {tensor.device} and "
+            f"{reference.device}: move {name} with .to('{reference.device}')"
         )
+
+
+# Options are compared, not handed to math.isfinite, which torch.compile cannot trace; no
+# comparison holds for NaN.
 
 
 def check_fraction(value: float, *, name: str) -> None:
     """``value`` is in [0, 1)."""
     if not 0 <= value < 1:
         raise InputError(f"{name} must lie in [0, 1), but is {value:g}")
+
+
+def check_finite(value: float, *, name: str) -> None:
+    """``value`` is neither infinite nor NaN."""
+    if not -math.inf < value < math.inf:
+        raise InputError(f"{name} must be finite, but is {value:g}")
+
+
+def check_not_negative(value: float, *, name: str) -> None:
+    """``value`` is in [0, ∞)."""
+    if not 0 <= value < math.inf:
+        raise InputError(f"{name} must be finite and not negative, but is {value:g}")
+
+
+def check_positive(value: float, *, name: str) -> None:
+    """``value`` is in (0, ∞)."""
+    if not 0 < value < math.inf:
+        raise InputError(f"{name} must be finite and positive, but is {value:g}")

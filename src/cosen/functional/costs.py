@@ -13,11 +13,12 @@ from cosen.errors import InputError
 from cosen.functional.checks import (
     check_class_vector,
     check_costs,
+    check_finite_matrix,
     check_misclassification_costs,
+    check_not_negative,
     check_same_device,
-    check_square,
-    values_are_readable,
 )
+from cosen.functional.reduction import full_precision
 
 RelativeTo = Literal["total", "largest"]
 
@@ -43,7 +44,7 @@ def class_frequencies(class_counts: Tensor, *, relative_to: RelativeTo = "total"
     """
     if relative_to not in get_args(RelativeTo):
         raise InputError(f"relative_to must be 'total' or 'largest', but is {relative_to!r}")
-    check_class_vector(class_counts, num_classes=None, name="class_counts")
+    check_class_vector(class_counts, name="class_counts")
     counts = class_counts.to(torch.float32)
     return counts / (counts.sum() if relative_to == "total" else counts.max())
 
@@ -85,10 +86,8 @@ def frequency_complement(class_frequencies: Tensor) -> Tensor:
 
 
 def _frequencies(class_frequencies: Tensor) -> Tensor:
-    check_class_vector(class_frequencies, num_classes=None, name="class_frequencies")
-    if not class_frequencies.is_floating_point() or (
-        values_are_readable(class_frequencies) and bool((class_frequencies > 1).any())
-    ):
+    check_class_vector(class_frequencies, name="class_frequencies")
+    if not class_frequencies.is_floating_point() or bool((class_frequencies > 1).any()):
         raise InputError(
             "class_frequencies must be fractions in (0, 1]; "
             "for counts use class_frequencies(class_counts)"
@@ -131,7 +130,7 @@ def target_costs(
                 [0.4549, 0.2500]])
     """
     check_costs(frequency_matrix, name="frequency_matrix")
-    log_costs = frequency_matrix.log()
+    log_costs = full_precision(frequency_matrix).log()
     for name, matrix, mean, std in (
         ("separability", separability, separability_mean, separability_std),
         ("confusion", confusion, confusion_mean, confusion_std),
@@ -142,16 +141,16 @@ def target_costs(
             )
         if matrix is None:
             continue
-        check_square(matrix, num_classes=len(frequency_matrix), name=name)
-        check_same_device(matrix, frequency_matrix, name=name)
-        if values_are_readable(matrix) and not bool(matrix.isfinite().all()):
-            raise InputError(f"{name} must be finite, but contains {_first_non_finite(matrix)}")
+        check_same_device(matrix, frequency_matrix, name=name, other="frequency_matrix")
+        check_finite_matrix(matrix, num_classes=len(frequency_matrix), name=name)
         log_costs = log_costs - ((matrix.to(log_costs.dtype) - mean) / std).square() / 2
     return project_costs(log_costs.exp(), floor=floor)
 
 
 def project_costs(costs: Tensor, *, floor: float = FLOOR) -> Tensor:
     """The nearest costs in ``[floor, 1]``, and so in (0, 1] (Lemma 5).
+
+    Half precision comes back as float32, which can hold a small floor.
 
     Example:
         >>> project_costs(torch.tensor([[1.5, 0.5], [-0.2, 1.0]]), floor=0.01)
@@ -160,14 +159,12 @@ def project_costs(costs: Tensor, *, floor: float = FLOOR) -> Tensor:
     """
     if not 0 < floor <= 1:
         raise InputError(f"floor must lie in (0, 1], but is {floor:g}")
-    if values_are_readable(costs) and bool(costs.isnan().any()):
-        raise InputError(f"costs must not contain NaN, but contain {_first_non_finite(costs)}")
-    return costs.clamp(floor, 1)
-
-
-def _first_non_finite(matrix: Tensor) -> str:
-    row, column = (~matrix.isfinite()).nonzero()[0].tolist()
-    return f"{float(matrix[row, column])} at [{row}, {column}]"
+    costs = full_precision(costs)
+    if not costs.is_floating_point():
+        raise InputError(f"costs must be floating point, but are {costs.dtype}")
+    if bool(costs.isnan().any()):
+        raise InputError(f"costs contain NaN, first at {costs.isnan().nonzero()[0].tolist()}")
+    return costs.clamp(max(floor, torch.finfo(costs.dtype).tiny), 1)
 
 
 def cost_objective(costs: Tensor, target_costs: Tensor, val_error: Tensor | float) -> Tensor:
@@ -177,8 +174,7 @@ def cost_objective(costs: Tensor, target_costs: Tensor, val_error: Tensor | floa
         >>> cost_objective(torch.ones(2, 2), torch.full((2, 2), 0.5), 0.25)
         tensor(1.2500)
     """
-    check_costs(costs)
-    check_costs(target_costs, num_classes=len(costs), name="target_costs")
+    _check_costs_and_target(costs, target_costs)
     return (target_costs - costs).square().sum() + val_error
 
 
@@ -201,12 +197,16 @@ def step_costs(
         tensor([[0.9500, 0.9500],
                 [0.9500, 0.9500]])
     """
+    _check_costs_and_target(costs, target_costs)
+    check_not_negative(cost_lr, name="cost_lr")
+    costs = full_precision(costs)
+    return project_costs(costs + cost_lr * (target_costs.to(costs.dtype) - costs), floor=floor)
+
+
+def _check_costs_and_target(costs: Tensor, target_costs: Tensor) -> None:
+    check_same_device(target_costs, costs, name="target_costs", other="costs")
     check_costs(costs)
     check_costs(target_costs, num_classes=len(costs), name="target_costs")
-    check_same_device(target_costs, costs, name="target_costs")
-    if not (math.isfinite(cost_lr) and cost_lr >= 0):
-        raise InputError(f"cost_lr must be finite and not negative, but is {cost_lr}")
-    return project_costs(costs + cost_lr * (target_costs.to(costs.dtype) - costs), floor=floor)
 
 
 def costs_from_misclassification(
@@ -231,10 +231,10 @@ def costs_from_misclassification(
     """
     check_misclassification_costs(misclassification_costs)
     worst = misclassification_costs.max()
-    if values_are_readable(worst) and not bool(worst > 0):
+    if not bool(worst > 0):
         raise InputError("misclassification_costs are all zero: then every decision is as good")
-    costs = misclassification_costs / (2 * worst - misclassification_costs)
-    return project_costs(costs.fill_diagonal_(1), floor=floor)
+    shares = full_precision(misclassification_costs) / worst  # of the worst: 2 max ξ′ may overflow
+    return project_costs((shares / (2 - shares)).fill_diagonal_(1), floor=floor)
 
 
 def bayes_decision(probabilities: Tensor, misclassification_costs: Tensor) -> Tensor:
@@ -262,21 +262,12 @@ def bayes_decision(probabilities: Tensor, misclassification_costs: Tensor) -> Te
             "probabilities must be floating point of the shape (samples, classes), "
             f"but are {probabilities.dtype} of {tuple(probabilities.shape)}"
         )
-    check_square(
-        misclassification_costs,
-        num_classes=probabilities.shape[1],
-        name="misclassification_costs",
-    )
-    check_same_device(misclassification_costs, probabilities, name="misclassification_costs")
-    if values_are_readable(probabilities) and not bool((probabilities >= 0).all()):
+    name = "misclassification_costs"
+    check_same_device(misclassification_costs, probabilities, name=name, other="probabilities")
+    check_finite_matrix(misclassification_costs, num_classes=probabilities.shape[1], name=name)
+    if not bool((probabilities >= 0).all()):
         raise InputError("probabilities must not be negative or NaN")
-    if values_are_readable(misclassification_costs) and not bool(
-        misclassification_costs.isfinite().all()
-    ):
-        raise InputError(
-            "misclassification_costs must be finite, but contain "
-            f"{_first_non_finite(misclassification_costs)}"
-        )
-    dtype = torch.promote_types(probabilities.dtype, misclassification_costs.dtype)
+    chances, costs = full_precision(probabilities), full_precision(misclassification_costs)
+    dtype = torch.promote_types(chances.dtype, costs.dtype)
     with torch.autocast(probabilities.device.type, enabled=False):
-        return (probabilities.to(dtype) @ misclassification_costs.to(dtype)).argmin(1)
+        return (chances.to(dtype) @ costs.to(dtype)).argmin(1)

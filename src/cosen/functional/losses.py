@@ -1,29 +1,22 @@
 """The paper's three cost-sensitive losses (Sec. III-C), on class indices or probabilities.
 
 Row = true class, column = output. All losses sum over the outputs and then reduce over the
-samples. Half-precision logits are worked out in float32, under autocast as well.
+samples. Half-precision logits are worked out in float32, under autocast as well. A target of
+probabilities works out each class with a share above zero: memory is ``B * C * C`` at worst, so
+smooth labels with ``label_smoothing=`` rather than beforehand.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from cosen.errors import InputError
 from cosen.functional.checks import (
-    check_class_vector,
     check_costs,
     check_fraction,
-    check_logits,
+    check_margins,
     check_same_device,
-    check_target,
+    values_are_readable,
 )
-from cosen.functional.reduction import (
-    Reduction,
-    expected_losses,
-    full_precision,
-    known_targets,
-    reduce_losses,
-)
+from cosen.functional.reduction import Reduction, batch_loss, full_precision, prepare_batch
 
 
 def pairwise_margin_cross_entropy(
@@ -52,7 +45,8 @@ def pairwise_margin_cross_entropy(
         weight: A factor for the loss of each true class, shape ``(C,)``.
         reduction: ``"mean"`` (by weight), ``"sum"`` or ``"none"``.
         label_smoothing: Share of the target spread evenly over the outputs; the row of margins
-            stays that of the true class.
+            stays that of the true class. An output masked by a logit of -inf then has an infinite
+            loss, as in ``torch.nn.functional.cross_entropy``.
         ignore_index: Class index of samples to leave out.
 
     Example:
@@ -60,38 +54,49 @@ def pairwise_margin_cross_entropy(
         >>> pairwise_margin_cross_entropy(logits, target, torch.tensor([[-1.0, 0], [0, 0]]))
         tensor(0.6931)
     """
-    logits, margins, weight = _prepare(
-        logits, target, margins, "margins", weight, label_smoothing, ignore_index
+    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
+    check_same_device(margins, logits, name="margins", other="logits")
+    check_margins(margins, num_classes=logits.shape[1])
+    return margin_cross_entropy(
+        logits,
+        target,
+        margins,
+        weight=weight,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+        ignore_index=ignore_index,
     )
-    if not target.is_floating_point():
-        classes, counted = known_targets(target, ignore_index)
-        losses = F.cross_entropy(
-            logits + margins[classes], classes, label_smoothing=label_smoothing, reduction="none"
+
+
+def margin_cross_entropy(
+    logits: Tensor,
+    target: Tensor,
+    margins: Tensor,
+    *,
+    weight: Tensor | None = None,
+    reduction: Reduction,
+    label_smoothing: float = 0.0,
+    ignore_index: int,
+) -> Tensor:
+    """:func:`pairwise_margin_cross_entropy` of a prepared batch and margins known to be good."""
+    check_fraction(label_smoothing, name="label_smoothing")
+    margins = margins.to(logits.dtype)
+    # cross-entropy does not see the shift, but margins added to large logits would lose digits
+    shifted = logits - logits.detach().amax(1, keepdim=True)
+
+    def loss_of_class(outputs: Tensor, classes: Tensor) -> Tensor:
+        return torch.nn.functional.cross_entropy(
+            outputs + margins[classes], classes, label_smoothing=label_smoothing, reduction="none"
         )
-        weights = counted.to(logits.dtype)
-        if weight is not None:
-            weights = weights * weight[classes]
-        return reduce_losses(losses, weights, reduction)
 
-    with torch.autocast(logits.device.type, enabled=False):
-        log_normalisers = _log_normalisers(logits, margins)  # (B, C): one for each true class
-        hits = log_normalisers - (logits + margins.diagonal())
-        losses = hits
-        if label_smoothing > 0:
-            spread = log_normalisers - logits.mean(1, keepdim=True) - margins.mean(1)
-            losses = (1 - label_smoothing) * hits + label_smoothing * spread
-        shares = target.to(logits.dtype) if weight is None else target.to(logits.dtype) * weight
-        weights = shares.sum(1)
-        mixed = torch.where(shares == 0, 0, shares * losses).sum(1)
-        return reduce_losses(mixed / torch.where(weights == 0, 1, weights), weights, reduction)
-
-
-def _log_normalisers(logits: Tensor, margins: Tensor) -> Tensor:
-    """``logsumexp_k(logits[b, k] + margins[p, k])`` for all b and p, by one matrix product."""
-    top = logits.amax(1, keepdim=True).clamp(min=torch.finfo(logits.dtype).min)  # (B, 1)
-    widest = margins.amax(1)  # (C,)
-    products = (logits - top).exp() @ (margins - widest[:, None]).exp().T  # (B, C)
-    return products.log() + top + widest
+    return batch_loss(
+        loss_of_class,
+        shifted,
+        target,
+        weight=weight,
+        reduction=reduction,
+        ignore_index=ignore_index,
+    )
 
 
 def cost_sensitive_cross_entropy(
@@ -123,13 +128,11 @@ def cost_sensitive_cross_entropy(
         >>> cost_sensitive_cross_entropy(torch.tensor([[2.0, 1, 0]]), torch.tensor([0]), costs)
         tensor(0.6964)
     """
-    check_logits(logits)
-    check_costs(costs, num_classes=logits.shape[1])
-    check_same_device(costs, logits, name="costs")
-    return pairwise_margin_cross_entropy(
+    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
+    return margin_cross_entropy(
         logits,
         target,
-        full_precision(costs).log(),
+        _checked_costs(costs, logits).log(),
         reduction=reduction,
         label_smoothing=label_smoothing,
         ignore_index=ignore_index,
@@ -164,14 +167,15 @@ def cost_sensitive_hinge(
         >>> cost_sensitive_hinge(torch.tensor([[1.0, -0.5]]), torch.tensor([0]), costs)
         tensor(1.)
     """
-    logits, costs = _prepare_costs(logits, target, costs, label_smoothing, ignore_index)
+    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
+    costs = _checked_costs(costs, logits).to(logits.dtype)
+    check_fraction(label_smoothing, name="label_smoothing")
 
     def hinge(outputs: Tensor, classes: Tensor) -> Tensor:
         signs = 2 * _smooth_one_hot(classes, outputs, label_smoothing) - 1
         return (1 - signs * (outputs * costs[classes])).clamp(min=0).sum(1)
 
-    losses, weights = expected_losses(hinge, logits, target, None, ignore_index=ignore_index)
-    return reduce_losses(losses, weights, reduction)
+    return batch_loss(hinge, logits, target, reduction=reduction, ignore_index=ignore_index)
 
 
 def cost_sensitive_mse(
@@ -200,54 +204,23 @@ def cost_sensitive_mse(
         >>> cost_sensitive_mse(torch.tensor([[0.0, 0.0]]), torch.tensor([0]), costs)
         tensor(0.2500)
     """
-    logits, costs = _prepare_costs(logits, target, costs, label_smoothing, ignore_index)
+    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
+    costs = _checked_costs(costs, logits).to(logits.dtype)
+    check_fraction(label_smoothing, name="label_smoothing")
 
     def squared_error(outputs: Tensor, classes: Tensor) -> Tensor:
         wanted = _smooth_one_hot(classes, outputs, label_smoothing)
         return (wanted - (outputs * costs[classes]).sigmoid()).square().sum(1) / 2
 
-    losses, weights = expected_losses(
-        squared_error, logits, target, None, ignore_index=ignore_index
-    )
-    return reduce_losses(losses, weights, reduction)
+    return batch_loss(squared_error, logits, target, reduction=reduction, ignore_index=ignore_index)
 
 
 def _smooth_one_hot(classes: Tensor, outputs: Tensor, label_smoothing: float) -> Tensor:
-    one_hot = F.one_hot(classes, outputs.shape[1]).to(outputs.dtype)
+    one_hot = torch.nn.functional.one_hot(classes, outputs.shape[1]).to(outputs.dtype)
     return (1 - label_smoothing) * one_hot + label_smoothing / outputs.shape[1]
 
 
-def _prepare_costs(
-    logits: Tensor, target: Tensor, costs: Tensor, label_smoothing: float, ignore_index: int
-) -> tuple[Tensor, Tensor]:
-    check_logits(logits)
-    check_costs(costs, num_classes=logits.shape[1])
-    logits, costs, _ = _prepare(logits, target, costs, "costs", None, label_smoothing, ignore_index)
-    return logits, costs
-
-
-def _prepare(
-    logits: Tensor,
-    target: Tensor,
-    matrix: Tensor,
-    name: str,
-    weight: Tensor | None,
-    label_smoothing: float,
-    ignore_index: int,
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Check what all three losses take, and bring it to one dtype."""
-    check_logits(logits)
-    check_target(target, logits, ignore_index=ignore_index)
-    check_fraction(label_smoothing, name="label_smoothing")
-    classes = logits.shape[1]
-    if matrix.shape != (classes, classes):
-        raise InputError(
-            f"{name} must have the shape ({classes}, {classes}), but has {tuple(matrix.shape)}"
-        )
-    check_same_device(matrix, logits, name=name)
-    logits = full_precision(logits)
-    if weight is not None:
-        check_class_vector(weight, num_classes=classes, name="weight")
-        check_same_device(weight, logits, name="weight")
-        weight = weight.to(logits.dtype)
-    return logits, matrix.to(logits.dtype), weight
+def _checked_costs(costs: Tensor, logits: Tensor) -> Tensor:
+    check_same_device(costs, logits, name="costs", other="logits")
+    check_costs(costs, num_classes=logits.shape[1], values=values_are_readable(costs))
+    return full_precision(costs)

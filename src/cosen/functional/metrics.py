@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 
 from cosen.errors import InputError
-from cosen.functional.checks import values_are_readable
+from cosen.functional.checks import check_class_indices, check_same_device
+
+_ROUNDING = 1e-4
+"""How far a probability may be above 1: an average of several models' can be, by rounding."""
 
 
 def confusion_matrix(target: Tensor, predicted: Tensor, *, num_classes: int) -> Tensor:
@@ -21,18 +24,10 @@ def confusion_matrix(target: Tensor, predicted: Tensor, *, num_classes: int) -> 
         tensor([[1, 1],
                 [0, 1]])
     """
-    for name, classes in (("target", target), ("predicted", predicted)):
-        if classes.ndim != 1 or classes.is_floating_point() or len(classes) != len(target):
-            raise InputError(
-                f"{name} must be class indices of the shape ({len(target)},), "
-                f"but is {classes.dtype} of {tuple(classes.shape)}"
-            )
-        if values_are_readable(classes) and len(classes):
-            low, high = int(classes.min()), int(classes.max())
-            if low < 0 or high >= num_classes:
-                raise InputError(
-                    f"{name} must lie in 0..{num_classes - 1}, but runs from {low} to {high}"
-                )
+    check_same_device(predicted, target, name="predicted", other="target")
+    samples = len(target) if target.ndim else 1
+    check_class_indices(target, samples=samples, num_classes=num_classes, name="target")
+    check_class_indices(predicted, samples=samples, num_classes=num_classes, name="predicted")
     cells = target.long() * num_classes + predicted.long()
     return torch.bincount(cells, minlength=num_classes**2).reshape(num_classes, num_classes)
 
@@ -46,7 +41,7 @@ def confusion_rates(confusion: Tensor) -> Tensor:
                 [0.0000, 0.0000]])
     """
     counts = _counts(confusion)
-    return counts / counts.sum(1, keepdim=True).clamp(min=1)
+    return _share(counts, counts.sum(1, keepdim=True))
 
 
 def overall_accuracy(confusion: Tensor) -> Tensor:
@@ -89,7 +84,7 @@ def class_precision(confusion: Tensor) -> Tensor:
         tensor([1., 0.])
     """
     counts = _counts(confusion)
-    return counts.diagonal() / counts.sum(0).clamp(min=1)
+    return _share(counts.diagonal(), counts.sum(0))
 
 
 def g_mean(confusion: Tensor) -> Tensor:
@@ -124,8 +119,8 @@ def paper_g_mean(confusion: Tensor) -> Tensor:
     counts = _counts(confusion)
     hits, actual, given = counts.diagonal(), counts.sum(1), counts.sum(0)
     others = counts.sum() - actual
-    true_negative_rate = (others - (given - hits)) / others.clamp(min=1)
-    true_positive_rate = hits / actual.clamp(min=1)
+    true_negative_rate = _share(others - (given - hits), others)
+    true_positive_rate = _share(hits, actual)
     return _weighted((true_positive_rate * true_negative_rate).sqrt(), actual)
 
 
@@ -140,19 +135,24 @@ def paper_f_measure(confusion: Tensor) -> Tensor:
     """
     counts = _counts(confusion)
     actual, given = counts.sum(1), counts.sum(0)
-    return _weighted(counts.diagonal() / (actual + given).clamp(min=1), actual)
+    return _weighted(_share(counts.diagonal(), actual + given), actual)
 
 
 def _weighted(scores: Tensor, actual: Tensor) -> Tensor:
     return (scores * actual).sum() / actual.sum()
 
 
+def _share(part: Tensor, whole: Tensor) -> Tensor:
+    """``part / whole``, and 0 where there is nothing at all."""
+    return part / torch.where(whole == 0, 1, whole)
+
+
 def _counts(confusion: Tensor) -> Tensor:
-    if confusion.ndim != 2 or confusion.shape[0] != confusion.shape[1]:
+    if confusion.ndim != 2 or confusion.shape[0] != confusion.shape[1] or not len(confusion):
         raise InputError(
             f"confusion must have the shape (classes, classes), but has {tuple(confusion.shape)}"
         )
-    if values_are_readable(confusion) and not bool((confusion >= 0).all()):
+    if not bool((confusion >= 0).all()):
         raise InputError("confusion must hold counts, but has negative entries or NaN")
     return confusion.to(torch.float32) if not confusion.is_floating_point() else confusion
 
@@ -209,9 +209,9 @@ def one_vs_rest_average_precision(scores: Tensor, target: Tensor) -> Tensor:
 
 def _by_class(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Scores and membership as ``(C, B)``."""
-    _check_scores(scores, target)
+    _check_scores(scores, target, name="scores")
     classes = torch.arange(scores.shape[1], device=scores.device)
-    return scores.detach().T.contiguous(), target[None, :] == classes[:, None]
+    return scores.detach().T.contiguous(), target.long()[None, :] == classes[:, None]
 
 
 def expected_calibration_error(probabilities: Tensor, target: Tensor, *, bins: int = 15) -> Tensor:
@@ -227,25 +227,29 @@ def expected_calibration_error(probabilities: Tensor, target: Tensor, *, bins: i
         >>> expected_calibration_error(probabilities, torch.tensor([0, 1]))
         tensor(0.4000)
     """
-    _check_scores(probabilities, target)
+    _check_scores(probabilities, target, name="probabilities")
+    if not bool(((probabilities >= 0) & (probabilities <= 1 + _ROUNDING)).all()):
+        raise InputError(
+            "probabilities must lie in [0, 1], but run from "
+            f"{float(probabilities.min()):g} to {float(probabilities.max()):g}; "
+            "of logits take the softmax first"
+        )
     if bins < 1:
         raise InputError(f"bins must be at least 1, but is {bins}")
     confidence, predicted = probabilities.float().max(1)
     bin_of_sample = (confidence * bins).ceil().long().sub(1).clamp(0, bins - 1)
-    gaps = (predicted == target).float() - confidence  # (B,)
+    gaps = (predicted == target.long()).float() - confidence  # (B,)
     return gaps.new_zeros(bins).index_add(0, bin_of_sample, gaps).abs().sum() / len(target)
 
 
-def _check_scores(scores: Tensor, target: Tensor) -> None:
+def _check_scores(scores: Tensor, target: Tensor, *, name: str) -> None:
     if scores.ndim != 2 or not scores.is_floating_point():
         raise InputError(
-            "scores must be floating point of the shape (samples, classes), "
+            f"{name} must be floating point of the shape (samples, classes), "
             f"but are {scores.dtype} of {tuple(scores.shape)}"
         )
-    if target.shape != scores.shape[:1] or target.is_floating_point():
-        raise InputError(
-            f"target must be {len(scores)} class indices, one a row of scores, "
-            f"but is {target.dtype} of {tuple(target.shape)}"
-        )
-    if values_are_readable(scores) and bool(scores.isnan().any()):
-        raise InputError("scores must not contain NaN")
+    check_same_device(target, scores, name="target", other=name)
+    samples, classes = scores.shape
+    check_class_indices(target, samples=samples, num_classes=classes, name="target")
+    if bool(scores.isnan().any()):
+        raise InputError(f"{name} must not contain NaN")

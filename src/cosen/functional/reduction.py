@@ -1,4 +1,4 @@
-"""From one loss a sample to what the caller asked for."""
+"""From the loss of one true class to the loss of a batch."""
 
 from collections.abc import Callable
 from typing import Literal, get_args
@@ -7,8 +7,23 @@ import torch
 from torch import Tensor
 
 from cosen.errors import InputError
+from cosen.functional.checks import (
+    check_logits,
+    check_same_device,
+    check_target,
+    check_weight,
+    values_are_readable,
+)
 
 Reduction = Literal["mean", "sum", "none"]
+
+
+def check_reduction(reduction: str) -> None:
+    """``reduction`` is a known name."""
+    if reduction not in get_args(Reduction):
+        raise InputError(
+            f"reduction must be one of {', '.join(get_args(Reduction))}, but is {reduction!r}"
+        )
 
 
 def full_precision(tensor: Tensor) -> Tensor:
@@ -16,21 +31,88 @@ def full_precision(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
+def prepare_batch(logits: Tensor, target: Tensor, *, ignore_index: int) -> tuple[Tensor, Tensor]:
+    """Check what every loss takes; logits in full precision, class indices as ``long``."""
+    check_logits(logits)
+    check_target(target, logits, ignore_index=ignore_index)
+    return full_precision(logits), target if target.is_floating_point() else target.long()
+
+
+def batch_loss(
+    loss_of_class: Callable[[Tensor, Tensor], Tensor],
+    logits: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    reduction: Reduction,
+    ignore_index: int,
+) -> Tensor:
+    """The loss of a batch from the loss of one true class.
+
+    Args:
+        loss_of_class: Maps logits ``(K, C)`` and class indices ``(K,)`` to losses ``(K,)``.
+        logits: Network outputs, shape ``(B, C)``, from :func:`prepare_batch`.
+        target: Class indices ``(B,)`` or probabilities ``(B, C)``, from :func:`prepare_batch`.
+        weight: A weight for each class, shape ``(C,)``, or None for 1.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        ignore_index: The index that marks a sample to leave out.
+    """
+    check_reduction(reduction)
+    if weight is not None:
+        check_same_device(weight, logits, name="weight", other="logits")
+        check_weight(weight, num_classes=logits.shape[1], values=values_are_readable(weight))
+        weight = weight.to(logits.dtype)
+    if target.is_floating_point():
+        losses, weights = _expected_losses(loss_of_class, logits, target, weight)
+    else:
+        counted = target != ignore_index
+        classes = torch.where(counted, target, 0)
+        losses = loss_of_class(logits, classes)
+        weights = counted.to(logits.dtype) * (1 if weight is None else weight[classes])
+    return reduce_losses(losses, weights, reduction)
+
+
+def _expected_losses(
+    loss_of_class: Callable[[Tensor, Tensor], Tensor],
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    r"""Mean losses ``(B,)`` and weights ``(B,)`` of samples with class probabilities.
+
+    A sample that is class :math:`p` with probability :math:`d_p` has the loss
+    :math:`\sum_p d_p \ell(p, o)`, which for mixup is the mix of the two losses. Only the classes
+    with a share above zero are worked out: with two classes a sample, as in mixup, that takes
+    ``2 * B * C`` numbers, with dense targets ``B * C * C``. To smooth labels, use
+    ``label_smoothing=`` and not targets that were smoothed before.
+    """
+    shares = target.to(logits.dtype)
+    if weight is not None:
+        shares = shares * weight
+    sample, classes = shares.nonzero(as_tuple=True)
+    shares = shares[sample, classes]  # (pairs,)
+    zeros = logits.new_zeros(len(logits))
+    weights = zeros.index_add(0, sample, shares)
+    sums = zeros.index_add(0, sample, shares * loss_of_class(logits[sample], classes))
+    return sums / torch.where(weights == 0, 1, weights), weights
+
+
 def reduce_losses(losses: Tensor, weights: Tensor, reduction: Reduction) -> Tensor:
     """Weigh the losses of a batch and reduce them.
 
-    The mean is that of ``torch.nn.functional.cross_entropy``: the weighted sum over the sum of
-    the weights. Where every weight is zero (a batch of ignored samples) it is 0, not NaN.
+    A class weight belongs to the true class and multiplies its whole loss, the smoothed part as
+    well. The mean is the weighted sum over the sum of the weights, where a target of probabilities
+    weighs its classes' weights by their shares; if every weight is zero (a batch of ignored
+    samples) it is 0, not NaN. For class indices without label smoothing this is
+    ``torch.nn.functional.cross_entropy(weight=)``. That differs in two ways: when it smooths, the
+    spread part of each output has that output's weight, and for probabilities its mean divides by
+    the number of samples.
 
     Args:
         losses: One loss a sample, shape ``(B,)``.
         weights: One weight a sample, shape ``(B,)``; zero for an ignored sample.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
     """
-    if reduction not in get_args(Reduction):
-        raise InputError(
-            f"reduction must be one of {', '.join(get_args(Reduction))}, but is {reduction!r}"
-        )
     weighted = torch.where(weights == 0, 0, weights * losses)  # an ignored loss may be infinite
     if reduction == "none":
         return weighted
@@ -38,53 +120,3 @@ def reduce_losses(losses: Tensor, weights: Tensor, reduction: Reduction) -> Tens
         return weighted.sum()
     total = weights.sum()
     return weighted.sum() / torch.where(total == 0, 1, total)
-
-
-def known_targets(target: Tensor, ignore_index: int) -> tuple[Tensor, Tensor]:
-    """Class indices that can be used for indexing, and which samples count.
-
-    Returns:
-        The indices with ignored samples set to class 0, and the mask of those not ignored.
-    """
-    counted = target != ignore_index
-    return torch.where(counted, target, 0).long(), counted
-
-
-def expected_losses(
-    loss_of_class: Callable[[Tensor, Tensor], Tensor],
-    logits: Tensor,
-    target: Tensor,
-    class_weights: Tensor | None,
-    *,
-    ignore_index: int,
-) -> tuple[Tensor, Tensor]:
-    r"""Losses and weights of a batch whose target is class indices or class probabilities.
-
-    A sample that is class :math:`p` with probability :math:`d_p` has the loss
-    :math:`\sum_p d_p \ell(p, o)`, which for mixup is the mix of the two losses. Only the classes
-    with a probability above zero are worked out.
-
-    Args:
-        loss_of_class: Maps logits ``(K, C)`` and class indices ``(K,)`` to losses ``(K,)``.
-        logits: Network outputs, shape ``(B, C)``.
-        target: Class indices ``(B,)`` or probabilities ``(B, C)``.
-        class_weights: A weight for each class, shape ``(C,)``, or None for 1.
-        ignore_index: The index that marks a sample to leave out.
-
-    Returns:
-        The losses ``(B,)`` averaged over a sample's classes and the weights ``(B,)``.
-    """
-    if not target.is_floating_point():
-        classes, counted = known_targets(target, ignore_index)
-        weights = counted.to(logits.dtype)
-        if class_weights is not None:
-            weights = weights * class_weights[classes]
-        return loss_of_class(logits, classes), weights
-    sample, classes = target.nonzero(as_tuple=True)
-    shares = target.to(logits.dtype)[sample, classes]  # (pairs,)
-    if class_weights is not None:
-        shares = shares * class_weights[classes]
-    zeros = logits.new_zeros(len(logits))
-    weights = zeros.index_add(0, sample, shares)
-    losses = zeros.index_add(0, sample, shares * loss_of_class(logits[sample], classes))
-    return losses / torch.where(weights == 0, 1, weights), weights

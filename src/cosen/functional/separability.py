@@ -1,15 +1,17 @@
 """How well each class is separated from each other class, S (Sec. III-D)."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from cosen.errors import InputError
-from cosen.functional.checks import values_are_readable
+from cosen.functional.checks import check_class_indices, check_same_device
 from cosen.functional.reduction import full_precision
 
 _CLOSE = 1e-2
-"""Squared distances below this share of the squared norms are worked out again by difference:
-there the matrix product has lost digits."""
+"""Where a squared distance is below this share of the squared norms, the matrix product has lost
+the digits that tell who is nearest: the search in that class is done again around its mean."""
 
 
 def class_separability(
@@ -28,7 +30,9 @@ def class_separability(
 
     Small where p lies apart from q, 1 where they are mixed, and 1 on the diagonal. Distances are
     Euclidean and exact up to rounding. They are computed in blocks of rows: memory above the
-    input is one copy of the features and ``block_size * (samples + features)`` numbers.
+    input is one copy of the features (of half precision also one in float32), about
+    ``block_size * (samples + 4 * dimensions)`` numbers, and where classes are tight clusters one
+    copy of a class at a time.
 
     Where the paper's ratio is not defined: two distances of zero give 1 (neither is nearer); a
     sample that stands in class q as well gives ``ceiling``, which no ratio exceeds, so that one
@@ -53,16 +57,16 @@ def class_separability(
                 [0.4167, 1.0000]])
     """
     _check(features, target, num_classes, block_size, ceiling)
-    order = target.argsort(stable=True)
-    classes = target[order].long()
+    order = target.long().argsort(stable=True)
+    classes = target.long()[order]
     sizes = torch.bincount(classes, minlength=num_classes)
     ends = sizes.cumsum(0).tolist()
-    points = full_precision(features.detach())[order]
-    points = points - points.mean(0)  # smaller norms, fewer digits lost to cancellation
+    points = full_precision(features.detach()[order])  # a copy, changed in place from here
+    _scale_and_centre(points)
 
     totals = points.new_zeros(num_classes, num_classes)
     with torch.autocast(points.device.type, enabled=False):
-        squared_norms = points.square().sum(1)
+        squared_norms = _squared_norms(points)
         for start in range(0, len(points), block_size):
             rows = slice(start, start + block_size)
             nearest = _nearest_by_class(points, squared_norms, rows, ends)  # (rows, C)
@@ -71,6 +75,23 @@ def class_separability(
             ratios = torch.where((own == 0) & (nearest == 0), 1, ratios)
             totals.index_add_(0, classes[rows], ratios)
     return _fill_gaps(totals / sizes[:, None].clamp(min=1), sizes)
+
+
+def _scale_and_centre(points: Tensor) -> None:
+    """Bring the points to values of about 1 around 0, in place; ratios of distances stay.
+
+    Squares then neither overflow nor underflow, and smaller norms lose fewer digits. The scale is
+    a power of two, which rounds nothing.
+    """
+    if points.numel():
+        largest = max(abs(float(bound)) for bound in points.aminmax())
+        points /= 2.0 ** (math.frexp(largest)[1] - 1)
+        points -= points.mean(0)
+
+
+def _squared_norms(points: Tensor) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(points, dim=1)  # makes no copy of the points
+    return norms.square()
 
 
 def _nearest_by_class(
@@ -92,18 +113,32 @@ def _nearest_by_class(
     scores[itself, itself + rows.start] = torch.inf
     nearest = block.new_full((len(block), len(ends)), torch.inf)
     index = torch.zeros(nearest.shape, dtype=torch.long, device=points.device)
-    for label, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
-        if end > start:
-            nearest[:, label], index[:, label] = scores[:, start:end].min(1)
-            index[:, label] += start
+    members = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+    for label, own in enumerate(members):
+        if own.stop > own.start:
+            nearest[:, label], index[:, label] = scores[:, own].min(1)
+            index[:, label] += own.start
     nearest = (nearest + norms).clamp(min=0)
 
-    close = (nearest < _CLOSE * (norms + squared_norms[index])).nonzero()  # (pairs, 2)
-    for start in range(0, len(close), len(block)):
-        row, column = close[start : start + len(block)].unbind(1)
-        difference = block[row] - points[index[row, column]]
-        nearest[row, column] = difference.square().sum(1)
+    close = nearest < _CLOSE * (norms + squared_norms[index])  # (rows, C)
+    for label in close.any(0).nonzero().flatten().tolist():
+        row = close[:, label].nonzero().squeeze(1)
+        nearest[row, label] = _nearest_in_class(points, row + rows.start, members[label])
     return nearest.sqrt()
+
+
+def _nearest_in_class(points: Tensor, row: Tensor, members: slice) -> Tensor:
+    """Squared distances from some points to their nearest other among the members of a class.
+
+    The search is centred on the class, and the distance to the one it finds is by difference.
+    """
+    centre = points[members].mean(0)
+    others = points[members] - centre
+    scores = torch.addmm(_squared_norms(others)[None, :], points[row] - centre, others.T, alpha=-2)
+    inside = ((row >= members.start) & (row < members.stop)).nonzero().squeeze(1)
+    scores[inside, row[inside] - members.start] = torch.inf
+    winner = scores.argmin(1) + members.start
+    return _squared_norms(points[row] - points[winner])
 
 
 def _fill_gaps(separability: Tensor, sizes: Tensor) -> Tensor:
@@ -133,25 +168,12 @@ def _check(
             "features must be floating point of the shape (samples, dimensions), "
             f"but are {features.dtype} of {tuple(features.shape)}"
         )
-    if target.shape != (len(features),) or target.is_floating_point():
+    if block_size < 1 or not ceiling >= 1:
         raise InputError(
-            f"target must be {len(features)} class indices, one a row of features, "
-            f"but is {target.dtype} of {tuple(target.shape)}"
+            f"block_size and ceiling must be at least 1, but are {block_size} and {ceiling}"
         )
-    if target.device != features.device:
-        raise InputError(f"target is on {target.device}, but features are on {features.device}")
-    if num_classes < 1 or block_size < 1 or not ceiling >= 1:
-        raise InputError(
-            "num_classes and block_size must be at least 1 and ceiling at least 1, but they are "
-            f"{num_classes}, {block_size} and {ceiling}"
-        )
-    if not values_are_readable(features) or not len(features):
-        return
-    if int(target.min()) < 0 or int(target.max()) >= num_classes:
-        raise InputError(
-            f"target must lie in 0..{num_classes - 1}, "
-            f"but runs from {int(target.min())} to {int(target.max())}"
-        )
-    if not bool(features.isfinite().all()):
+    check_same_device(target, features, name="target", other="features")
+    check_class_indices(target, samples=len(features), num_classes=num_classes, name="target")
+    if features.numel() and not all(bound.isfinite() for bound in features.aminmax()):
         sample = int((~features.isfinite()).any(1).nonzero()[0])
         raise InputError(f"features must be finite, but sample {sample} has NaN or infinity")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 import cosen
+from cosen.cli import data, networks, train
 
 app = typer.Typer(
     name="cosen",
@@ -14,6 +15,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command()(train.train)
+app.command()(networks.network)
+app.command()(data.inspect)
+app.command()(data.fetch)
+app.command()(data.cache)
 
 
 def _print_version(wanted: bool) -> None:
@@ -22,21 +28,29 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
+@app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """What holds for every command."""
+    """Cost-sensitive deep learning for imbalanced image classification."""
 
 
 def main() -> None:
     """Run the command; a user's mistake is one sentence on standard error, no traceback."""
+    import logging
+
     from cosen.errors import CosenError
 
+    logging.basicConfig(format="cosen: %(message)s", level=logging.WARNING)
     try:
         app()
     except CosenError as error:
         typer.echo(f"cosen: {error}", err=True)
         sys.exit(1)
+    except BrokenPipeError:
+        sys.exit(0)  # the reader, such as head, has had enough

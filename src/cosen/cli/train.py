@@ -1,0 +1,179 @@
+"""Commands that train: train."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cosen.cli.data import Data, DataRoot, Exclude, Json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cosen.training.run_folder import RunFolder
+
+
+def train(
+    data: Data = "digits",
+    out: Annotated[Path | None, typer.Option(help="The run folder.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the run in this folder; nothing else counts.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
+    method: Annotated[str | None, typer.Option(help="cosen, baseline, fixed-h.")] = None,
+    network: Annotated[str | None, typer.Option(help="A network's name, or auto.")] = None,
+    weights: Annotated[str | None, typer.Option(help="A file of pre-trained weights.")] = None,
+    size: Annotated[int | None, typer.Option(help="Pixels of a side.")] = None,
+    split: Annotated[str | None, typer.Option(help="official, fraction:0.6, fold:1/3, ...")] = None,
+    imbalance: Annotated[str | None, typer.Option(help="odd:0.1, longtail:100, ...")] = None,
+    objective: Annotated[str | None, typer.Option(help="overall or balanced.")] = None,
+    augment: Annotated[str | None, typer.Option(help="crop,flip,colour,randaugment,mixup.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training set.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images in a batch.")] = None,
+    lr: Annotated[float | None, typer.Option(help="The learning rate.")] = None,
+    patience: Annotated[int | None, typer.Option(help="Epochs to wait for improvement.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Fixes split, weights and order.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or mps.")] = None,
+    devices: Annotated[int | None, typer.Option(help="Processes, one a device.")] = None,
+    skip_broken: Annotated[
+        bool, typer.Option("--skip-broken", help="Leave out images that do not decode.")
+    ] = False,
+    exclude: Exclude = None,
+    data_root: DataRoot = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any other setting, name=value; costs.cost_lr=0.2."),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Train on images, and say what the test set says of it.
+
+    Examples:
+
+        cosen train photos/
+
+        cosen train mnist --imbalance odd:0.1 --method cosen --epochs 6 --out runs/mnist
+
+        cosen train --resume runs/mnist
+
+        cosen train photos/ --config settings.toml --set costs.acceptance=revert
+    """
+    from cosen.training.config import TrainConfig, make_config, read_config
+    from cosen.training.run import train as run_training
+
+    if resume is not None:
+        settings, folder = TrainConfig(), resume
+    else:
+        given: dict[str, Any] = {
+            "method": method,
+            "network": network,
+            "weights": weights,
+            "size": size,
+            "split": split,
+            "imbalance": imbalance,
+            "objective": objective,
+            "augment": augment,
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "lr": lr,
+            "patience": patience,
+            "seed": seed,
+            "device": device,
+            "devices": devices,
+            "skip_broken": skip_broken or None,
+            "exclude": tuple(exclude) if exclude else None,
+            "data_root": str(data_root) if data_root else None,
+        }
+        from_file = read_config(config) if config else {}
+        settings = make_config({"data": data} | from_file)
+        settings = make_config(
+            {name: value for name, value in given.items() if value is not None}, base=settings
+        )
+        settings = make_config(dict(_pair(text) for text in set_ or []), base=settings)
+        if data != "digits":
+            settings = make_config({"data": data}, base=settings)
+        folder = out or _free_folder(settings.data, settings.method, settings.seed)
+    with _watched(json_) as (watcher, progress):
+        try:
+            run = run_training(
+                settings, folder, resume=resume is not None, watcher=watcher, progress=progress
+            )
+        except KeyboardInterrupt:
+            typer.echo(
+                f"\nStopped; the epochs that were over are saved.\n"
+                f"Go on with: cosen train --resume {folder}",
+                err=True,
+            )
+            sys.exit(130)
+    if _is_first_process():
+        report(run, json_=json_)
+
+
+def report(run: "RunFolder", *, json_: bool) -> None:
+    """Print what the test set says."""
+    from rich.console import Console
+
+    metrics = run.metrics()
+    if json_:
+        typer.echo(json.dumps({"run": str(run.path), **metrics}, indent=2))
+    else:
+        _print_metrics(run, metrics["test"], Console(highlight=False, soft_wrap=True))
+
+
+def _print_metrics(run: "RunFolder", test: dict[str, Any], console: "Console") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    about = run.about()
+    table = Table("class", box=None, pad_edge=False)
+    for title in ("trained on", "tested on", "recall", "precision"):
+        table.add_column(title, justify="right")
+    counts = about["class_counts"]
+    order = sorted(range(len(about["class_names"])), key=lambda label: counts["train"][label])
+    for label in order:
+        recall = test["class_recall"][label]
+        table.add_row(
+            Text(about["class_names"][label]),
+            str(counts["train"][label]),
+            str(counts["test"][label]),
+            "-" if recall is None else f"{100 * recall:.1f}",
+            f"{100 * test['class_precision'][label]:.1f}",
+        )
+    console.print(table)
+    console.print(
+        f"accuracy {100 * test['accuracy']:.2f} %, mean recall {100 * test['mean_recall']:.2f} %, "
+        f"rarest third {100 * (test['rare_recall'] or 0):.2f} %, on {test['samples']} test images"
+    )
+    console.print(Text(f"Everything is in {run.path}"))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    from cosen.errors import InputError
+
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--set takes name=value, but was given {text!r}")
+    return name, value
+
+
+def _free_folder(data: str, method: str, seed: int) -> Path:
+    """A folder below ``runs`` that is not there yet."""
+    base = f"{Path(data.replace(':', '-')).stem}-{method}-{seed}"
+    folder, number = Path("runs") / base, 2
+    while folder.exists():
+        folder, number = Path("runs") / f"{base}-{number}", number + 1
+    return folder
+
+
+def _is_first_process() -> bool:
+    import os
+
+    return os.environ.get("LOCAL_RANK", "0") == "0" and os.environ.get("RANK", "0") == "0"
+
+
+def _watched(quiet: bool) -> Any:
+    from cosen.cli.watching import watched
+
+    return watched(quiet=quiet or not _is_first_process())

@@ -1,0 +1,211 @@
+"""Where images come from: files, patches of files, arrays, or a dataset of PyTorch's.
+
+A store knows its images by number and decodes one at a time. It says nothing of labels or splits.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from PIL import Image
+
+from cosen.data.images import decode_image
+from cosen.errors import DataError
+
+
+@runtime_checkable
+class ImageStore(Protocol):
+    """Images by number."""
+
+    def __len__(self) -> int: ...
+
+    def name(self, number: int) -> str:
+        """What to call an image: a path below the root, or its number. Unique in the store."""
+
+    def open(self, number: int, *, least_size: tuple[int, int] | None = None) -> Image.Image:
+        """The decoded image, grey or RGB; raises ``BrokenImageError``."""
+
+    def content(self, number: int) -> bytes:
+        """A digest of what is stored, the same wherever and under whatever name it stands."""
+
+
+def _digest(*parts: bytes) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
+class ImageFiles:
+    """Image files below a root.
+
+    Args:
+        root: The folder that names are relative to.
+        paths: The files, below the root or anywhere.
+    """
+
+    def __init__(self, root: Path, paths: Sequence[Path]) -> None:
+        self.root = root
+        self.paths = list(paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def name(self, number: int) -> str:
+        path = self.paths[number]
+        return (path.relative_to(self.root) if path.is_relative_to(self.root) else path).as_posix()
+
+    def open(self, number: int, *, least_size: tuple[int, int] | None = None) -> Image.Image:
+        return decode_image(self.paths[number], least_size=least_size)
+
+    def content(self, number: int) -> bytes:
+        return _digest(self.paths[number].read_bytes())
+
+
+class ImagePatches:
+    """Square patches around points of image files; beyond the border the image is mirrored.
+
+    Args:
+        files: The images that patches are cut from.
+        file_numbers: For each patch, which file.
+        points: For each patch, the (row, column) of its centre.
+        size: The side of a patch in pixels.
+    """
+
+    def __init__(
+        self, files: ImageFiles, file_numbers: np.ndarray, points: np.ndarray, *, size: int
+    ) -> None:
+        self.files = files
+        self.file_numbers = file_numbers
+        self.points = points
+        self.size = size
+        self._opened: tuple[int, np.ndarray] | None = None  # patches of one image come in a row
+
+    def __len__(self) -> int:
+        return len(self.file_numbers)
+
+    def name(self, number: int) -> str:
+        row, column = self.points[number]
+        return f"{self.files.name(int(self.file_numbers[number]))}@{row},{column}"
+
+    def open(
+        self,
+        number: int,
+        *,
+        least_size: tuple[int, int] | None = None,  # noqa: ARG002 - a patch has its own scale
+    ) -> Image.Image:
+        file_number = int(self.file_numbers[number])
+        opened = self._opened  # read once: another thread may replace it
+        if opened is None or opened[0] != file_number:
+            opened = (file_number, np.asarray(self.files.open(file_number).convert("RGB")))
+            self._opened = opened
+        half = self.size // 2
+        height, width = opened[1].shape[:2]
+        row, column = (int(value) for value in self.points[number])
+        rows = _mirrored(np.arange(row - half, row - half + self.size), height)
+        columns = _mirrored(np.arange(column - half, column - half + self.size), width)
+        return Image.fromarray(opened[1][rows[:, None], columns[None, :]])
+
+    def content(self, number: int) -> bytes:
+        where = f"{self.points[number].tolist()} {self.size}".encode()
+        return _digest(self.files.content(int(self.file_numbers[number])), where)
+
+
+def _mirrored(positions: np.ndarray, length: int) -> np.ndarray:
+    """Positions reflected into 0..length-1, the border pixel not repeated."""
+    if length == 1:
+        return np.zeros_like(positions)
+    period = 2 * (length - 1)
+    folded = np.abs(positions) % period
+    mirrored: np.ndarray = np.minimum(folded, period - folded)
+    return mirrored
+
+
+class ImageArray:
+    """Images in memory.
+
+    Args:
+        images: uint8, shape ``(N, H, W)`` or ``(N, H, W, C)`` with one or three channels.
+    """
+
+    def __init__(self, images: np.ndarray) -> None:
+        if images.dtype != np.uint8 or not (
+            images.ndim == 3 or (images.ndim == 4 and images.shape[3] in (1, 3))
+        ):
+            raise DataError(
+                "images must be uint8 of the shape (N, H, W) or (N, H, W, 1 or 3), "
+                f"but are {images.dtype} of {images.shape}"
+            )
+        self.images = images[..., 0] if images.ndim == 4 and images.shape[3] == 1 else images
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def name(self, number: int) -> str:
+        return str(number)
+
+    def open(
+        self,
+        number: int,
+        *,
+        least_size: tuple[int, int] | None = None,  # noqa: ARG002 - nothing to decode
+    ) -> Image.Image:
+        return Image.fromarray(self.images[number])
+
+    def content(self, number: int) -> bytes:
+        image = self.images[number]
+        return _digest(str(image.shape).encode(), np.ascontiguousarray(image).tobytes())
+
+
+class DatasetImages:
+    """The images of a map-style ``torch.utils.data.Dataset`` whose items are (image, label).
+
+    Args:
+        dataset: Anything with ``__len__`` and ``__getitem__``; an image may be a Pillow image, an
+            array ``(H, W[, C])`` or a tensor ``([C, ]H, W)``, of bytes or of floats in [0, 1].
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def name(self, number: int) -> str:
+        return str(number)
+
+    def open(
+        self,
+        number: int,
+        *,
+        least_size: tuple[int, int] | None = None,  # noqa: ARG002 - the dataset decodes
+    ) -> Image.Image:
+        image = self.dataset[number][0]
+        if isinstance(image, Image.Image):
+            return image if image.mode in ("L", "RGB") else image.convert("RGB")
+        channels_first = hasattr(image, "detach")  # a tensor
+        pixels = np.asarray(image.detach().cpu() if channels_first else image)
+        if channels_first and pixels.ndim == 3:
+            pixels = pixels.transpose(1, 2, 0)
+        return Image.fromarray(ImageArray(as_bytes(pixels)[None]).images[0])
+
+    def content(self, number: int) -> bytes:
+        image = self.open(number)
+        return _digest(str(image.size).encode(), image.mode.encode(), image.tobytes())
+
+
+def as_bytes(pixels: np.ndarray) -> np.ndarray:
+    """Pixels as uint8; floats must lie in [0, 1]."""
+    if pixels.dtype == np.uint8:
+        return pixels
+    if np.issubdtype(pixels.dtype, np.floating):
+        low, high = float(pixels.min(initial=0)), float(pixels.max(initial=0))
+        if low >= 0 and high <= 1:
+            return (pixels * 255).round().astype(np.uint8)
+        raise DataError(
+            f"images of floats must lie in [0, 1], but run from {low:g} to {high:g}; "
+            "give them before normalisation, or as uint8"
+        )
+    raise DataError(f"images must be uint8 or floats in [0, 1], but are {pixels.dtype}")

@@ -1,0 +1,1 @@
+"""The paper's protocols as data, and comparisons run on them."""

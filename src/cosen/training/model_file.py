@@ -1,0 +1,143 @@
+"""A trained model as two files: weights as safetensors, the rest as JSON. Loading runs no code."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from cosen.data.batches import Normalise
+from cosen.data.preprocess import Preprocess
+from cosen.errors import RunError
+from cosen.networks import build_network
+from cosen.networks.vgg import VGG16Features
+from cosen.networks.weights import read_weights
+from cosen.training.atomic import write_text, write_with
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What is needed besides weights to use a network.
+
+    Attributes:
+        network: Its name.
+        options: What it was built with, besides the number of classes.
+        class_names: What its outputs mean.
+        class_counts: The training images of each class.
+        preprocess: How images are brought to size.
+        normalise: Shift and scale of the channels.
+        features: ``""`` where the network takes images; ``"vgg16"`` where it takes the features of
+            VGG-16's convolutions, which then are part of the weights.
+        temperature: Divides the logits for calibrated probabilities.
+    """
+
+    network: str
+    options: dict[str, Any]
+    class_names: tuple[str, ...]
+    class_counts: tuple[int, ...]
+    preprocess: Preprocess
+    normalise: Normalise
+    features: str = ""
+    temperature: float = 1.0
+
+
+class ImageClassifier(nn.Module):
+    """Images to logits: a network, with the frozen features below it where it has some.
+
+    Args:
+        network: Gives :class:`~cosen.networks.output.NetworkOutput`.
+        backbone: Maps images to what the network takes, or None.
+    """
+
+    def __init__(self, network: nn.Module, backbone: nn.Module | None = None) -> None:
+        super().__init__()
+        self.network = network
+        self.backbone = backbone
+
+    def forward(self, images: Tensor) -> Tensor:
+        inputs = images if self.backbone is None else self.backbone(images)
+        logits: Tensor = self.network(inputs).logits
+        return logits
+
+
+def save_model(folder: Path, classifier: ImageClassifier, facts: ModelFacts) -> None:
+    """Write ``model.safetensors`` and ``model.json``, each whole or not at all."""
+    weights = {name: t.detach().cpu().contiguous() for name, t in classifier.state_dict().items()}
+    write_with(folder / "model.safetensors", lambda path: save_file(weights, path))
+    save_facts(folder, facts)
+
+
+def save_facts(folder: Path, facts: ModelFacts) -> None:
+    """Write ``model.json`` alone."""
+    plain = {"format": FORMAT, **asdict(facts)}
+    write_text(folder / "model.json", json.dumps(plain, indent=2, ensure_ascii=False))
+
+
+def load_facts(folder: Path) -> ModelFacts:
+    """Read ``model.json``."""
+    path = folder / "model.json"
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        if plain.pop("format") != FORMAT:
+            raise RunError(f"{path} was written by another version of cosen")
+        return ModelFacts(
+            **plain
+            | {
+                "class_names": tuple(plain["class_names"]),
+                "class_counts": tuple(plain["class_counts"]),
+                "preprocess": Preprocess(**plain["preprocess"]),
+                "normalise": Normalise(**{k: tuple(v) for k, v in plain["normalise"].items()}),
+            }
+        )
+    except FileNotFoundError as error:
+        raise RunError(f"{folder} has no model yet: there is no model.json in it") from error
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise RunError(f"{path} is damaged: {error}") from error
+
+
+def build_classifier(facts: ModelFacts) -> ImageClassifier:
+    """The classifier that the facts describe, with random weights."""
+    network = build_network(facts.network, num_classes=len(facts.class_names), **facts.options)
+    return ImageClassifier(network, VGG16Features() if facts.features == "vgg16" else None)
+
+
+def load_model(folder: Path) -> tuple[ImageClassifier, ModelFacts]:
+    """The trained classifier in a run folder, in evaluation mode on the CPU, and its facts."""
+    facts = load_facts(folder)
+    classifier = build_classifier(facts)
+    weights = read_weights(folder / "model.safetensors")
+    try:
+        classifier.load_state_dict(weights)
+    except RuntimeError as error:
+        raise RunError(
+            f"{folder / 'model.safetensors'} does not fit model.json: {error}"
+        ) from error
+    return classifier.eval(), facts
+
+
+def calibrated_temperature(logits: Tensor, target: Tensor) -> float:
+    """The temperature with the least cross-entropy, found on validation."""
+    if len(target) < 2:
+        return 1.0
+    log_temperature = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    logits = logits.double()
+    optimizer = torch.optim.LBFGS([log_temperature], max_iter=50, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(logits / log_temperature.exp(), target)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    # a split without errors would ask for ever higher confidence
+    return float(log_temperature.detach().clamp(-3, 3).exp())
+
+
+def with_temperature(facts: ModelFacts, temperature: float) -> ModelFacts:
+    return replace(facts, temperature=temperature)

@@ -1,0 +1,217 @@
+"""A whole run: from a configuration to a run folder with a model and its test results."""
+
+import gc
+import platform
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+
+import cosen
+from cosen.data.decoding import Progress
+from cosen.errors import RunError
+from cosen.methods import make_loss
+from cosen.networks.precision import resolve_precision
+from cosen.training.config import TrainConfig, make_config
+from cosen.training.evaluation import run_network, summarise
+from cosen.training.loop import Training, Watcher
+from cosen.training.model_file import (
+    calibrated_temperature,
+    load_model,
+    save_facts,
+    with_temperature,
+)
+from cosen.training.run_folder import EpochRecord, RunFolder
+from cosen.training.task import Task, make_task, resolve_device
+
+VERSIONED = ("torch", "numpy", "pillow", "lightning-fabric", "kornia", "scikit-learn")
+
+
+def train(
+    config: TrainConfig,
+    out: Path,
+    *,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+    progress: Progress | None = None,
+) -> RunFolder:
+    """Train as the configuration says, and leave everything in a run folder.
+
+    Args:
+        config: The configuration.
+        out: The run folder.
+        resume: Go on with a run that was cut off; its own configuration counts then.
+        watcher: Told of batches and epochs.
+        progress: Told how far decoding and embedding are.
+    """
+    run = RunFolder(out)
+    if resume:
+        config = saved_config(RunFolder.existing(out))
+    elif run.has_run:
+        raise RunError(
+            f"{out} holds a run already: go on with it (--resume {out}), or use another --out"
+        )
+    fabric = make_fabric(config)
+    fabric.launch()
+    try:
+        with _held(run, fabric):
+            _train(
+                config, run, fabric, resume=resume, watcher=watcher or Watcher(), progress=progress
+            )
+    finally:
+        _leave_processes(fabric)
+    return run
+
+
+def saved_config(run: RunFolder) -> TrainConfig:
+    """The configuration that a run was started with."""
+    return make_config(run.about()["config"])
+
+
+def make_fabric(config: TrainConfig) -> Fabric:
+    """Lightning Fabric for the configured device, precision and number of processes."""
+    device = resolve_device(config.device)
+    half = resolve_precision(config.precision, device) == torch.bfloat16
+    return Fabric(
+        accelerator=device,
+        devices=config.devices,
+        strategy="ddp" if config.devices > 1 else "auto",
+        precision="bf16-mixed" if half else "32-true",
+    )
+
+
+def _train(
+    config: TrainConfig,
+    run: RunFolder,
+    fabric: Fabric,
+    *,
+    resume: bool,
+    watcher: Watcher,
+    progress: Progress | None,
+) -> None:
+    task = make_task(config, progress=progress if fabric.is_global_zero else None)
+    loss = make_loss(
+        config.method,
+        task.splits.train.class_counts,
+        objective=task.objective,
+        options=config.costs,
+    )
+    training = Training(config, task, loss, run, fabric)
+    if resume:
+        state = run.checkpoint()
+        if state is not None:  # cut off before the first epoch was over: from the start
+            training.resume(state)
+    elif fabric.is_global_zero:
+        run.write_about(_about(config, task))
+    with _Logs(run, fabric, watcher) as logs:
+        training.fit(logs.watcher)
+    _finish(config, task, run, fabric)
+
+
+def _finish(config: TrainConfig, task: Task, run: RunFolder, fabric: Fabric) -> None:
+    """Run the best network over validation and test, and write what it says."""
+    classifier, facts = load_model(run.path)
+    network = fabric.setup_module(classifier.network)
+    parts = {"val": task.splits.val, "test": task.splits.test}
+    outputs = {
+        name: run_network(fabric, network, task, part, batch_size=config.batch_size)
+        for name, part in parts.items()
+    }
+    if not fabric.is_global_zero:
+        return
+    facts = with_temperature(
+        facts, calibrated_temperature(outputs["val"].logits, outputs["val"].target)
+    )
+    save_facts(run.path, facts)
+    tensors, names = {}, {}
+    for name, part in parts.items():
+        tensors[f"{name}_logits"] = outputs[name].logits
+        tensors[f"{name}_target"] = outputs[name].target
+        names[name] = part.names
+    run.write_predictions(tensors, names)
+    run.write_metrics(
+        {
+            name: summarise(
+                outputs[name],
+                class_counts=facts.class_counts,
+                objective=task.objective,
+                temperature=facts.temperature,
+            )
+            for name in parts
+        }
+    )
+
+
+def _about(config: TrainConfig, task: Task) -> dict[str, Any]:
+    parts = {"train": task.splits.train, "val": task.splits.val, "test": task.splits.test}
+    return {
+        "cosen": cosen.__version__,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": ["cosen", *sys.argv[1:]],
+        "config": config.as_json(),
+        "fingerprint": task.fingerprint,
+        "class_names": task.facts.class_names,
+        "class_counts": {name: part.class_counts.tolist() for name, part in parts.items()},
+        "network": {"name": task.facts.network, "size": task.facts.preprocess.shape},
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in VERSIONED},
+        "platform": platform.platform(),
+    }
+
+
+class _held:
+    """The first process holds the run folder; the others rely on it."""
+
+    def __init__(self, run: RunFolder, fabric: Fabric) -> None:
+        self._context = run.in_use() if fabric.is_global_zero else None
+
+    def __enter__(self) -> None:
+        if self._context is not None:
+            self._context.__enter__()
+
+    def __exit__(self, *problem: Any) -> None:
+        if self._context is not None:
+            self._context.__exit__(*problem)
+
+
+class _Logs:
+    """Writes the curves for TensorBoard beside telling the watcher."""
+
+    def __init__(self, run: RunFolder, fabric: Fabric, watcher: Watcher) -> None:
+        self._folder = run.path / "tensorboard" if fabric.is_global_zero else None
+        self._watcher = watcher
+        self._close: Callable[[], None] = lambda: None
+        self.watcher = Watcher()
+
+    def __enter__(self) -> "_Logs":
+        if self._folder is None:
+            return self
+        from torch.utils.tensorboard import SummaryWriter
+
+        writer = SummaryWriter(str(self._folder))
+        self._close = writer.close
+
+        def epoch(record: EpochRecord) -> None:
+            for name in ("train_loss", "train_error", "val_error", "mean_recall", "rare_recall"):
+                writer.add_scalar(name, getattr(record, name), record.epoch)
+            writer.flush()
+            self._watcher.epoch(record)
+
+        self.watcher = Watcher(batch=self._watcher.batch, epoch=epoch)
+        return self
+
+    def __exit__(self, *problem: Any) -> None:
+        self._close()
+
+
+def _leave_processes(fabric: Fabric) -> None:
+    """Leave the process group; on the CPU, what still holds on to it may abort the interpreter."""
+    gc.collect()
+    if fabric.world_size > 1 and torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()

@@ -1,0 +1,263 @@
+"""From a configuration to what is trained on: splits, inputs, and the network that fits them."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cosen.costs import Objective
+from cosen.data.augmentation import Augmentation
+from cosen.data.batches import (
+    GREY,
+    IMAGENET,
+    Batch,
+    Batches,
+    FeatureBatches,
+    Normalise,
+    Share,
+)
+from cosen.data.cache_folder import key_of
+from cosen.data.decoding import Progress
+from cosen.data.features import embed
+from cosen.data.image_cache import DecodedImages, decode_images
+from cosen.data.imbalance import parse_imbalance
+from cosen.data.labelled import LabelledImages
+from cosen.data.open import open_data
+from cosen.data.preprocess import Preprocess
+from cosen.data.splits import (
+    CountSplit,
+    FoldSplit,
+    FractionSplit,
+    OfficialSplit,
+    Split,
+    Splits,
+    split_images,
+)
+from cosen.errors import DataError, InputError
+from cosen.networks import NETWORKS, build_network
+from cosen.networks.freezing import freeze
+from cosen.networks.vgg import VGG16Features
+from cosen.networks.weights import load_weights
+from cosen.training.config import TrainConfig
+from cosen.training.expert import read_expert
+from cosen.training.model_file import ImageClassifier, ModelFacts
+
+SMALL = 64
+"""Images up to this side go to the small network as they are."""
+
+FEATURE_SIZE = 128
+"""The side of images whose features are computed by VGG-16, unless told otherwise."""
+
+_log = logging.getLogger("cosen")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What there is to train.
+
+    Attributes:
+        splits: The data, taken apart.
+        facts: What is known of the model before it is trained.
+        fingerprint: Changes with any image, label or place in the splits.
+        decoded: The pixels.
+        features: The features of all images, where the network takes features.
+        backbone: What computed them.
+        objective: What validation measures.
+    """
+
+    splits: Splits
+    facts: ModelFacts
+    fingerprint: str
+    decoded: DecodedImages
+    features: Tensor | None = None
+    backbone: nn.Module | None = None
+    objective: Objective = "overall"
+    positions: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.facts.class_names)
+
+    def batches(
+        self,
+        part: LabelledImages,
+        *,
+        batch_size: int,
+        order: torch.Generator | None = None,
+        augment: Augmentation | None = None,
+        device: torch.device | str = "cpu",
+        share: Share | None = None,
+    ) -> Iterable[Batch]:
+        """A pass over a part of the data, images or features as the network takes them."""
+        if self.features is None:
+            return Batches(
+                self.decoded,
+                part,
+                batch_size=batch_size,
+                normalise=self.facts.normalise,
+                order=order,
+                augment=augment,
+                device=device,
+                share=share,
+            )
+        rows = torch.tensor([self.positions[row] for row in part.rows.tolist()])
+        return FeatureBatches(
+            self.features[rows] if len(rows) else self.features[:0],
+            torch.from_numpy(part.labels),
+            batch_size=batch_size,
+            order=order,
+            device=device,
+            share=share,
+        )
+
+    def network(self, config: TrainConfig) -> nn.Module:
+        """A new network for this task, its weights drawn from torch's generator or loaded."""
+        network = build_network(
+            self.facts.network, num_classes=self.num_classes, **self.facts.options
+        )
+        if config.weights and self.backbone is None:
+            loaded = load_weights(network, Path(config.weights).expanduser())
+            if loaded.random:
+                _log.warning("drawn at random, not in the file: %s", ", ".join(loaded.random))
+        if config.freeze:
+            freeze(network, config.freeze)
+        return network
+
+    def classifier(self, network: nn.Module) -> ImageClassifier:
+        """From images to logits, whatever the network takes."""
+        return ImageClassifier(network, self.backbone)
+
+
+def make_task(config: TrainConfig, *, progress: Progress | None = None) -> Task:
+    """Read, decode and split the data, and choose the network, as the configuration says."""
+    root = Path(config.data_root).expanduser() if config.data_root else None
+    data = open_data(config.data, root=root, exclude=config.exclude)
+    how = parse_split(config.split, data)
+    name, preprocess, normalise = _choose_network(config, data)
+    decoded = decode_images(data, preprocess, skip_broken=config.skip_broken, progress=progress)
+    splits = split_images(
+        decoded.data,
+        how,
+        seed=config.seed,
+        imbalance=parse_imbalance(config.imbalance) if config.imbalance else None,
+        validation=config.validation,
+    )
+    if not len(splits.val):
+        raise DataError(
+            f"{data.source}: nothing is left to validate on; every class has fewer than three "
+            "training images, or --validation is 0"
+        )
+    backbone, features = None, None
+    options: dict[str, int] = {"channels": preprocess.channels}
+    if name == "head":
+        backbone = _backbone(config)
+        features = embed(
+            backbone,
+            decoded,
+            normalise=normalise,
+            device=resolve_device(config.device),
+            precision=config.precision,
+            progress=progress,
+        )
+        backbone.to("cpu")
+        options = {"in_features": features.shape[1]}
+    facts = ModelFacts(
+        network=name,
+        options=options,
+        class_names=data.class_names,
+        class_counts=tuple(splits.train.class_counts.tolist()),
+        preprocess=preprocess,
+        normalise=normalise,
+        features="vgg16" if backbone is not None else "",
+    )
+    parts = (splits.train, splits.val, splits.test)
+    fingerprint = key_of(decoded.key, *(part.rows.tobytes() for part in parts))
+    objective: Objective = config.objective
+    if config.expert:
+        objective = read_expert(Path(config.expert), data.class_names)
+    positions = {int(row): place for place, row in enumerate(decoded.data.rows)}
+    return Task(splits, facts, fingerprint, decoded, features, backbone, objective, positions)
+
+
+def parse_split(text: str, data: LabelledImages) -> Split:
+    """The kind of split that a text such as ``fraction:0.6`` or ``fold:1/3`` asks for.
+
+    Folds are counted from 1.
+    """
+    kind, _, value = text.partition(":")
+    try:
+        match kind:
+            case "auto":
+                has_test = len(data.part("test")) > 0
+                return OfficialSplit() if has_test else FractionSplit(0.8)
+            case "official":
+                return OfficialSplit()
+            case "fraction":
+                return FractionSplit(float(value))
+            case "count":
+                train, _, test = value.partition("/")
+                return CountSplit(int(train), int(test) if test else None)
+            case "fold":
+                fold, _, folds = value.partition("/")
+                return FoldSplit(int(folds), int(fold) - 1)
+    except ValueError:
+        pass
+    raise InputError(
+        f"split {text!r} is not known: write auto, official, fraction:0.6, count:30, count:30/50 "
+        "or fold:1/3"
+    )
+
+
+def resolve_device(device: str) -> str:
+    """``auto`` is the accelerator of this machine if it has one."""
+    if device != "auto":
+        return device
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _choose_network(config: TrainConfig, data: LabelledImages) -> tuple[str, Preprocess, Normalise]:
+    """The network, the size it sees, and the scale of its channels."""
+    sample = [data.images.open(int(row)) for row in data.rows[:: max(1, len(data) // 20)][:20]]
+    side = int(np.median([max(image.size) for image in sample]))
+    channels: Literal[1, 3] = 1 if all(image.mode == "L" for image in sample) else 3
+    name = config.network
+    if name == "auto":
+        name = "small-cnn"
+        if side > SMALL and config.weights:
+            name = "head"
+        elif side > SMALL:
+            _log.warning(
+                "images are large and there are no pre-trained weights: a small network sees them "
+                "at %d pixels; VGG-16's weights (--weights FILE) would do better",
+                SMALL,
+            )
+    if name not in NETWORKS:
+        build_network(name, num_classes=2)  # raises the error that lists the choices
+    usual = NETWORKS[name].image_size
+    if name in ("small-cnn", "resnet32"):
+        usual = min(side, SMALL)
+    if name in ("head", "paper"):
+        channels = 3  # VGG-16's convolutions are for RGB
+    size = config.size or usual or FEATURE_SIZE
+    preprocess = Preprocess(size, size, channels=channels)
+    return name, preprocess, IMAGENET if channels == 3 else GREY
+
+
+def _backbone(config: TrainConfig) -> nn.Module:
+    if not config.weights:
+        raise InputError(
+            "network 'head' trains on features of VGG-16: name a file of its weights with "
+            "--weights, or take --network small-cnn"
+        )
+    backbone = VGG16Features()
+    loaded = load_weights(backbone, Path(config.weights).expanduser())
+    if loaded.random:
+        raise InputError(f"{config.weights} lacks {', '.join(loaded.random[:3])}")
+    return backbone.eval().requires_grad_(False)

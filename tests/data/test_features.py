@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cosen.data import features as features_module
+from cosen.data.batches import IMAGENET
+from cosen.data.cache_folder import CacheFolder
+from cosen.data.features import embed, weights_digest
+from cosen.data.image_cache import decode_images
+from cosen.data.memory import from_arrays
+from cosen.data.preprocess import Preprocess
+from cosen.errors import InputError
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+
+
+class Counting(nn.Module):
+    """A small network that counts the images it sees and can be made to fail."""
+
+    def __init__(self, fail_after=None):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(8 * 8 * 3, 4)
+        self.seen = 0
+        self.fail_after = fail_after
+
+    def forward(self, images):
+        self.seen += len(images)
+        if self.fail_after is not None and self.seen > self.fail_after:
+            raise KeyboardInterrupt
+        return self.layer(images.flatten(1))
+
+
+@pytest.fixture
+def decoded():
+    return decode_images(from_arrays(PIXELS, np.arange(20) % 4), Preprocess(8, 8))
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch):
+    monkeypatch.setattr(features_module, "SHARD", 6)
+
+
+def compute(network, decoded, **options):
+    return embed(network, decoded, normalise=IMAGENET, batch_size=4, **options)
+
+
+def test_features_are_the_networks_and_computed_once(decoded):
+    network = Counting()
+    first = compute(network, decoded, precision="float32")
+    assert first.shape == (20, 4)
+    assert first.dtype == torch.float32
+    images = torch.from_numpy(PIXELS).permute(0, 3, 1, 2).float() / 255
+    with torch.no_grad():
+        torch.testing.assert_close(first, network.layer(IMAGENET(images).flatten(1)))
+    assert network.seen == 20
+    again = compute(network, decoded, precision="float32")
+    assert network.seen == 20
+    assert torch.equal(first, again)
+    assert network.training
+
+
+def test_other_weights_images_or_precision_are_computed_anew(decoded):
+    network = Counting()
+    first = compute(network, decoded, precision="float32")
+    with torch.no_grad():
+        network.layer.bias += 1
+    torch.testing.assert_close(compute(network, decoded, precision="float32"), first + 1)
+    half = compute(network, decoded, precision="bfloat16")
+    assert not torch.equal(half, first + 1)
+    torch.testing.assert_close(half, first + 1, atol=0.05, rtol=0.05)
+    part = decode_images(decoded.data.take(np.arange(5)), Preprocess(8, 8))
+    torch.testing.assert_close(compute(network, part, precision="float32"), first[:5] + 1)
+
+
+def test_a_computation_that_was_cut_off_goes_on(decoded):
+    network = Counting(fail_after=13)
+    with pytest.raises(KeyboardInterrupt):
+        compute(network, decoded)
+    network.fail_after, network.seen = None, 0
+    told = []
+    features = compute(network, decoded, progress=lambda done, total: told.append((done, total)))
+    assert network.seen == 8, "the two finished shards of six were computed again"
+    assert told == [(18, 20), (20, 20)]
+    fresh = Counting()
+    torch.testing.assert_close(
+        features, compute(fresh, decoded, cache=CacheFolder(CacheFolder().root / "other"))
+    )
+
+
+def test_a_network_that_gives_no_features_is_refused(decoded):
+    with pytest.raises(InputError, match=r"features of the shape \(B, D\), but Identity gave"):
+        compute(nn.Identity(), decoded)
+
+
+def test_digest_sees_structure_and_weights():
+    one, two = nn.Linear(2, 2), nn.Linear(2, 2)
+    two.load_state_dict(one.state_dict())
+    assert weights_digest(one) == weights_digest(two)
+    assert weights_digest(nn.Sequential(one)) != weights_digest(one)
+    with torch.no_grad():
+        two.bias[0] += 1e-6
+    assert weights_digest(one) != weights_digest(two)

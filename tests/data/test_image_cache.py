@@ -1,0 +1,207 @@
+import json
+import multiprocessing
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cosen.data import image_cache
+from cosen.data.cache_folder import CacheFolder
+from cosen.data.folder import from_folder
+from cosen.data.image_cache import decode_images
+from cosen.data.memory import from_arrays
+from cosen.data.preprocess import Preprocess
+from cosen.errors import DataError, InputError
+
+SIZE = Preprocess(height=8, width=8)
+
+
+@pytest.fixture
+def decodings(monkeypatch):
+    """How often an image was decoded."""
+    counted = []
+    original = image_cache._build
+
+    def build(data, *rest):
+        counted.append(len(data.images))
+        return original(data, *rest)
+
+    monkeypatch.setattr(image_cache, "_build", build)
+    return counted
+
+
+def test_images_decode_once(make_folder, decodings):
+    data = from_folder(make_folder(cat=3, dog=2))
+    first = decode_images(data, SIZE)
+    expected = np.stack([SIZE(data.images.open(row)) for row in range(5)])
+    np.testing.assert_array_equal(first.pixels, expected)
+    second = decode_images(data, SIZE)
+    np.testing.assert_array_equal(second.pixels, expected)
+    assert decodings == [5]
+    assert not second.pixels.flags.writeable
+    part = data.take(data.labels == 1)
+    np.testing.assert_array_equal(decode_images(part, SIZE).pixels[part.rows], expected[3:])
+    assert decodings == [5]
+
+
+def test_a_changed_image_or_transform_decodes_again(make_folder, decodings):
+    root = make_folder(cat=2, dog=2)
+    key = decode_images(from_folder(root), SIZE).key
+    assert decode_images(from_folder(root), Preprocess(8, 8, fit="stretch")).key != key
+    Image.fromarray(np.zeros((12, 16, 3), np.uint8)).save(root / "cat" / "000.png")
+    changed = decode_images(from_folder(root), SIZE)
+    assert changed.key != key
+    assert (changed.pixels[0] == 0).all()
+    assert len(decodings) == 3
+
+
+def test_the_same_content_elsewhere_is_found(make_folder, decodings, tmp_path):
+    root = make_folder(cat=2, dog=2)
+    decode_images(from_folder(root), SIZE)
+    root.rename(tmp_path / "moved")
+    decode_images(from_folder(tmp_path / "moved"), SIZE)
+    assert len(decodings) == 1
+
+
+def test_broken_images_are_all_named_at_once(make_folder):
+    root = make_folder(cat=3, dog=3)
+    (root / "cat" / "001.png").write_bytes(b"no image")
+    whole = (root / "dog" / "002.png").read_bytes()
+    (root / "dog" / "002.png").write_bytes(whole[: len(whole) // 2])
+    (root / "dog" / "notes.txt").write_text("x")
+    data = from_folder(root)
+    for _ in range(2):  # decoded now, and then from the cache
+        with pytest.raises(DataError) as error:
+            decode_images(data, SIZE)
+        message = str(error.value)
+        assert "3 of 7 files" in message
+        for line in ("cat/001.png: not an image", "dog/002.png: ", "dog/notes.txt: not an image"):
+            assert line in message
+        assert "--skip-broken" in message
+
+
+def test_broken_images_are_left_out_if_asked(make_folder, caplog):
+    root = make_folder(cat=3, dog=3)
+    (root / "cat" / "001.png").write_bytes(b"no image")
+    for _ in range(2):
+        decoded = decode_images(from_folder(root), SIZE, skip_broken=True)
+        assert decoded.data.class_counts.tolist() == [2, 3]
+        assert "left out 1 broken files of 6" in caplog.text
+        caplog.clear()
+
+
+def test_a_part_without_the_broken_image_is_fine(make_folder):
+    root = make_folder(cat=3, dog=3)
+    (root / "cat" / "001.png").write_bytes(b"no image")
+    data = from_folder(root)
+    assert len(decode_images(data.take(data.labels == 1), SIZE).data) == 3
+
+
+def test_arrays_of_the_right_size_are_used_as_they_are(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (4, 8, 8), dtype=np.uint8)
+    decoded = decode_images(from_arrays(images, [0, 1, 0, 1]), Preprocess(8, 8, channels=1))
+    np.testing.assert_array_equal(decoded.pixels[..., 0], images)
+    assert CacheFolder().entries() == []
+
+
+def _decode_elsewhere(root, results):
+    decoded = decode_images(from_folder(root), SIZE)
+    results.put((decoded.key, int(decoded.pixels.astype(int).sum())))
+
+
+def test_two_processes_at_once(make_folder):
+    root = make_folder(cat=40, dog=40)
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    processes = [context.Process(target=_decode_elsewhere, args=(root, results)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    answers = {results.get(timeout=120) for _ in processes}
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert len(answers) == 1
+    assert len(CacheFolder().entries()) == 1
+
+
+def test_an_interrupted_decoding_leaves_nothing(make_folder, monkeypatch, tmp_path):
+    data = from_folder(make_folder(cat=2, dog=2))
+
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(data.images), "open", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        decode_images(data, SIZE)
+    monkeypatch.undo()
+    assert list((tmp_path / "cache" / "images").glob("*.part")) == []
+
+
+def test_the_bound_is_kept_and_the_longest_unused_goes(make_folder, tmp_path):
+    root = make_folder(cat=2, dog=2)
+    one = 4 * 8 * 8 * 3
+    cache = CacheFolder(tmp_path / "bounded", bound=2 * one)
+    data = from_folder(root)
+    keys = []
+    for fit in ("crop", "stretch", "pad"):
+        keys.append(decode_images(data, Preprocess(8, 8, fit=fit), cache=cache).key)
+        time.sleep(0.02)
+    assert [entry.key for entry in cache.entries()] == keys[1:]
+    with pytest.raises(DataError, match="do not fit a cache of"):
+        decode_images(data, Preprocess(200, 200), cache=cache)
+    assert cache.clear() == 2 * one
+    assert cache.entries() == []
+
+
+def test_what_a_killed_process_left_is_not_taken_for_whole(make_folder, tmp_path):
+    data = from_folder(make_folder(cat=2, dog=2))
+    decoded = decode_images(data, SIZE)
+    note = tmp_path / "cache" / "images" / f"{decoded.key}.json"
+    assert json.loads(note.read_text())["broken"] == {}
+    note.unlink()  # killed after moving the pixels, before the note
+    np.testing.assert_array_equal(decode_images(data, SIZE).pixels, decoded.pixels)
+    assert note.exists()
+
+
+def test_a_cache_that_cannot_be_written_says_so(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="name another with COSEN_CACHE"):
+        CacheFolder(tmp_path / "file" / "below")
+    monkeypatch.setenv("COSEN_CACHE_BYTES", "lots")
+    with pytest.raises(DataError, match="COSEN_CACHE_BYTES"):
+        CacheFolder(tmp_path / "ok")
+
+
+@pytest.mark.parametrize("fit", ["crop", "stretch", "pad"])
+@pytest.mark.parametrize("size", [(8, 8), (30, 10), (1, 40), (10, 30)])
+def test_every_fit_gives_the_size(fit, size):
+    image = Image.fromarray(np.full((20, 13, 3), 200, np.uint8))
+    pixels = Preprocess(*size, fit=fit)(image)
+    assert pixels.shape == (*size, 3)
+    if fit != "pad":
+        assert (pixels == 200).all()
+
+
+def test_crop_takes_the_centre_and_pad_keeps_all():
+    pixels = np.zeros((10, 30, 3), np.uint8)
+    pixels[:, 10:20] = 255
+    image = Image.fromarray(pixels)
+    assert (Preprocess(10, 10)(image) == 255).all()
+    padded = Preprocess(30, 30, fit="pad")(image)
+    assert (padded[:10] == 0).all()
+    np.testing.assert_array_equal(padded[10:20], pixels)
+
+
+def test_grey_and_rgb_are_converted():
+    grey = Image.fromarray(np.full((4, 4), 7, np.uint8))
+    assert Preprocess(4, 4)(grey).shape == (4, 4, 3)
+    rgb = Image.fromarray(np.full((4, 4, 3), 7, np.uint8))
+    assert Preprocess(4, 4, channels=1)(rgb).shape == (4, 4, 1)
+
+
+def test_impossible_sizes_are_refused():
+    with pytest.raises(InputError, match="at least one pixel"):
+        Preprocess(0, 4)
+    with pytest.raises(InputError, match="fit must be"):
+        Preprocess(4, 4, fit="squeeze")

@@ -1,0 +1,83 @@
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cosen.cli.networks import network
+from cosen.errors import InputError
+from cosen.networks import NETWORKS
+
+app = typer.Typer()
+app.command()(network)
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_without_a_name_all_are_listed():
+    lines = run().splitlines()
+    assert [line.split()[0] for line in lines] == list(NETWORKS)
+    listed = json.loads(run("--json"))
+    assert listed == {name: entry.description for name, entry in NETWORKS.items()}
+
+
+@pytest.mark.parametrize(
+    ("reading", "parameters"), [("whole-vgg", "142,498,610"), ("two-extra", "167,864,138")]
+)
+def test_the_papers_network_beside_what_the_paper_says(reading, parameters):
+    lines = run("paper", "--reading", reading).splitlines()
+    assert lines[-1] == (
+        f"18 weight layers, {parameters} parameters "
+        "(the paper: 18 weight layers, about 139 million)"
+    )
+    assert [" ".join(line.split()) for line in lines][2] == "features.0 Conv2d 64 x 224 x 224 1,792"
+
+
+def test_json_says_the_same():
+    found = json.loads(run("paper", "--classes", "7", "--size", "64", "--json"))
+    assert found["parameters"] == 142_457_640 + 7 * 4097
+    assert found["weight_layers"] == 18
+    assert found["paper_parameters"] == 139_000_000
+    assert found["reading"] == "whole-vgg"
+    assert found["input_shape"] == [3, 64, 64]
+    assert sum(layer["parameters"] for layer in found["layers"]) == found["parameters"]
+    assert found["layers"][-1] == {
+        "name": "output",
+        "kind": "Linear",
+        "output_shape": [7],
+        "parameters": 7 * 4097,
+        "is_weight_layer": True,
+    }
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_can_be_shown(name):
+    lines = run(name, "--classes", "3").splitlines()
+    assert "139" not in lines[-1] or name == "paper"
+    assert lines[-2].split()[:2] == ["output", "Linear"]
+
+
+def test_grey_images_and_features():
+    assert json.loads(run("small-cnn", "--channels", "1", "--size", "8", "--json"))[
+        "input_shape"
+    ] == [1, 8, 8]
+    assert json.loads(run("head", "--features", "4096", "--json"))["input_shape"] == [4096]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["papr"], "did you mean 'paper'"),
+        (["paper", "--reading", "two"], "whole-vgg, two-extra"),
+        (["resnet32", "--reading", "two-extra"], "resnet32 has no option 'reading'"),
+        (["paper", "--size", "16"], "from 32 x 32 pixels on"),
+        (["paper", "--channels", "1"], "takes images of 3 channels"),
+    ],
+)
+def test_mistakes_are_named(arguments, message):
+    with pytest.raises(InputError, match=message):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import cosen
-from cosen.cli import data, networks, train
+from cosen.cli import data, networks, train, tune, use
 
 app = typer.Typer(
     name="cosen",
@@ -16,6 +16,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(train.train)
+app.command()(tune.tune)
+app.command()(use.evaluate)
+app.command()(use.predict)
+app.command()(use.export)
 app.command()(networks.network)
 app.command()(data.inspect)
 app.command()(data.fetch)

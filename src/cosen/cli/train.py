@@ -91,7 +91,7 @@ def train(
         settings = make_config(
             {name: value for name, value in given.items() if value is not None}, base=settings
         )
-        settings = make_config(dict(_pair(text) for text in set_ or []), base=settings)
+        settings = make_config(dict(setting(text) for text in set_ or []), base=settings)
         if data != "digits":
             settings = make_config({"data": data}, base=settings)
         folder = out or _free_folder(settings.data, settings.method, settings.seed)
@@ -149,7 +149,8 @@ def _print_metrics(run: "RunFolder", test: dict[str, Any], console: "Console") -
     console.print(Text(f"Everything is in {run.path}"))
 
 
-def _pair(text: str) -> tuple[str, str]:
+def setting(text: str) -> tuple[str, str]:
+    """The name and the value in a ``--set name=value``."""
     from cosen.errors import InputError
 
     name, equals, value = text.partition("=")

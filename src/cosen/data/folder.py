@@ -53,7 +53,7 @@ def from_folder(root: Path | str, *, exclude: tuple[str, ...] = ()) -> LabelledI
         for class_folder in _folders(top):
             if class_folder.name in exclude:
                 continue
-            files = sorted(_files(class_folder))
+            files = sorted(files_below(class_folder))
             found += [(class_folder.name, part, file) for file in files]
             if not files:
                 empty.append(str(class_folder.relative_to(root)))
@@ -108,7 +108,7 @@ def _folders(parent: Path) -> list[Path]:
     return [parent / name for name in sorted(names)]
 
 
-def _files(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
+def files_below(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
     """Every file below a folder, links followed; a link to a folder above itself is refused."""
     real = os.path.realpath(folder)
     if real in above:
@@ -118,6 +118,6 @@ def _files(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
             if _is_hidden(entry.name):
                 continue
             if entry.is_dir():
-                yield from _files(folder / entry.name, (*above, real))
+                yield from files_below(folder / entry.name, (*above, real))
             else:
                 yield folder / entry.name

@@ -23,7 +23,7 @@ def write_whole(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise RunError(
             f"cannot write {path} ({error.strerror or error}): what was there before is kept; "
-            "free some space, then go on with --resume"
+            "free some space, and try again"
         ) from error
     finally:
         partial.unlink(missing_ok=True)

@@ -61,9 +61,15 @@ def _gather(fabric: Fabric, own: Tensor, total: int) -> Tensor:
         return own
     most = -(-total // fabric.world_size)
     padded = torch.cat([own, own.new_zeros(most - len(own), *own.shape[1:])])
-    gathered = fabric.all_gather(padded)  # (processes, most, ...)
-    assert isinstance(gathered, Tensor)
+    gathered = all_processes(padded, fabric)  # (processes, most, ...)
     return gathered.transpose(0, 1).flatten(0, 1)[:total]
+
+
+def all_processes(own: Tensor, fabric: Fabric) -> Tensor:
+    """The tensors of all processes, stacked in their order."""
+    tensors = [torch.empty_like(own) for _ in range(fabric.world_size)]
+    torch.distributed.all_gather(tensors, own.contiguous())
+    return torch.stack(tensors)
 
 
 def rare_classes(class_counts: np.ndarray | tuple[int, ...]) -> list[int]:

@@ -22,7 +22,8 @@ from cosen.data.augmentation import Augmentation
 from cosen.data.batches import Batch, Share
 from cosen.errors import InputError, RunError
 from cosen.training.config import TrainConfig
-from cosen.training.evaluation import Outputs, rare_classes, run_network
+from cosen.training.evaluation import Outputs, all_processes, rare_classes, run_network
+from cosen.training.frozen import use_cached_features, whole_network
 from cosen.training.model_file import save_model
 from cosen.training.run_folder import EpochRecord, RunFolder
 from cosen.training.schedule import learning_rate, make_optimizer
@@ -56,9 +57,9 @@ class Training:
     def __init__(
         self, config: TrainConfig, task: Task, loss: nn.Module, run: RunFolder, fabric: Fabric
     ) -> None:
-        self.config, self.task, self.run, self.fabric = config, task, run, fabric
         torch.manual_seed(config.seed)  # the same weights in every process
-        network = task.network(config)
+        network, task = use_cached_features(task.network(config), task, config, fabric)
+        self.config, self.task, self.run, self.fabric = config, task, run, fabric
         if task.features is None:
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.loss = loss.to(fabric.device)
@@ -198,7 +199,7 @@ class Training:
             if step is not None:
                 self.run.write_cost_step(step)
             if record.best:
-                network = _bare(self.judged)
+                network = whole_network(_bare(self.judged))
                 save_model(self.run.path, self.task.classifier(network), self.task.facts)
             self.run.write_checkpoint(self._state() | {"processes": states})
             self.run.write_history(self.history)
@@ -294,9 +295,7 @@ def _gather_states(fabric: Fabric, own: dict[str, Tensor]) -> list[dict[str, Ten
     """The random states of all processes, in their order."""
     if fabric.world_size == 1:
         return [own]
-    gathered: dict[str, Any] = {
-        name: fabric.all_gather(state.to(fabric.device)) for name, state in own.items()
-    }
+    gathered = {name: all_processes(state.to(fabric.device), fabric) for name, state in own.items()}
     return [
         {name: states[rank].cpu().clone() for name, states in gathered.items()}
         for rank in range(fabric.world_size)

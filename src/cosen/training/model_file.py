@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cosen.data.batches import Normalise
 from cosen.data.preprocess import Preprocess
-from cosen.errors import RunError
+from cosen.errors import CosenError, RunError
 from cosen.networks import build_network
 from cosen.networks.vgg import VGG16Features
 from cosen.networks.weights import read_weights
@@ -85,7 +85,7 @@ def load_facts(folder: Path) -> ModelFacts:
         plain = json.loads(path.read_text(encoding="utf-8"))
         if plain.pop("format") != FORMAT:
             raise RunError(f"{path} was written by another version of cosen")
-        return ModelFacts(
+        facts = ModelFacts(
             **plain
             | {
                 "class_names": tuple(plain["class_names"]),
@@ -94,9 +94,19 @@ def load_facts(folder: Path) -> ModelFacts:
                 "normalise": Normalise(**{k: tuple(v) for k, v in plain["normalise"].items()}),
             }
         )
+        if not (
+            isinstance(facts.options, dict)
+            and 0 < facts.temperature < float("inf")
+            and len(facts.class_counts) == len(facts.class_names)
+            and len(facts.normalise.mean) == len(facts.normalise.std) == facts.preprocess.channels
+        ):
+            raise RunError(f"{path} is damaged: its entries do not fit each other")
+        return facts
     except FileNotFoundError as error:
         raise RunError(f"{folder} has no model yet: there is no model.json in it") from error
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except CosenError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(f"{path} is damaged: {error}") from error
 
 

@@ -1,6 +1,8 @@
 """A whole run: from a configuration to a run folder with a model and its test results."""
 
 import gc
+import logging
+import os
 import platform
 import sys
 from collections.abc import Callable
@@ -77,10 +79,17 @@ def make_fabric(config: TrainConfig) -> Fabric:
     """Lightning Fabric for the configured device, precision and number of processes."""
     device = resolve_device(config.device)
     half = resolve_precision(config.precision, device) == torch.bfloat16
+    devices, nodes = config.devices, 1
+    if torch.distributed.is_torchelastic_launched():  # by torchrun, which decides
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = int(os.environ["WORLD_SIZE"]) // devices
+    for name in ("lightning_fabric", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     return Fabric(
         accelerator=device,
-        devices=config.devices,
-        strategy="ddp" if config.devices > 1 else "auto",
+        devices=devices,
+        num_nodes=nodes,
+        strategy="ddp" if devices * nodes > 1 else "auto",
         precision="bf16-mixed" if half else "32-true",
     )
 

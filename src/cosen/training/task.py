@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -77,7 +77,6 @@ class Task:
     features: Tensor | None = None
     backbone: nn.Module | None = None
     objective: Objective = "overall"
-    positions: dict[int, int] = field(default_factory=dict)
 
     @property
     def num_classes(self) -> int:
@@ -105,9 +104,10 @@ class Task:
                 device=device,
                 share=share,
             )
-        rows = torch.tensor([self.positions[row] for row in part.rows.tolist()])
+        # features are in the order of the decoded data, whose rows ascend
+        places = np.searchsorted(self.decoded.data.rows, part.rows)
         return FeatureBatches(
-            self.features[rows] if len(rows) else self.features[:0],
+            self.features[torch.from_numpy(places)],
             torch.from_numpy(part.labels),
             batch_size=batch_size,
             order=order,
@@ -176,12 +176,15 @@ def make_task(config: TrainConfig, *, progress: Progress | None = None) -> Task:
         features="vgg16" if backbone is not None else "",
     )
     parts = (splits.train, splits.val, splits.test)
-    fingerprint = key_of(decoded.key, *(part.rows.tobytes() for part in parts))
+    fingerprint = key_of(
+        decoded.key,
+        data.class_names,
+        *(array.tobytes() for part in parts for array in (part.rows, part.labels)),
+    )
     objective: Objective = config.objective
     if config.expert:
         objective = read_expert(Path(config.expert), data.class_names)
-    positions = {int(row): place for place, row in enumerate(decoded.data.rows)}
-    return Task(splits, facts, fingerprint, decoded, features, backbone, objective, positions)
+    return Task(splits, facts, fingerprint, decoded, features, backbone, objective)
 
 
 def parse_split(text: str, data: LabelledImages) -> Split:

@@ -1,0 +1,368 @@
+"""Whole runs in this process: what they learn, what they leave, and how they fail."""
+
+import csv
+import errno
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from cosen.costs import CostLearner
+from cosen.data.named import load_named
+from cosen.data.splits import FoldSplit
+from cosen.errors import DataError, InputError, RunError
+from cosen.methods import METHODS
+from cosen.networks.vgg import VGG16Features
+from cosen.training import atomic
+from cosen.training.config import TrainConfig
+from cosen.training.loop import Watcher
+from cosen.training.model_file import calibrated_temperature, load_model
+from cosen.training.run_folder import RunFolder
+from cosen.training.task import make_task, parse_split
+
+
+def weights(run):
+    return load_file(run.path / "model.safetensors")
+
+
+def history_without_times(run):
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in run.history()]
+
+
+def test_a_run_leaves_all_that_comes_after_needs(quick_train):
+    run = quick_train()
+    about = run.about()
+    assert about["config"]["imbalance"] == "odd:0.1"
+    assert about["class_counts"]["train"][1] < about["class_counts"]["train"][0]
+    assert {"torch", "numpy"} <= set(about["versions"])
+    assert [row["epoch"] for row in run.history()] == ["1", "2", "3"]
+    assert len(run.cost_steps()) == 3
+    assert run.cost_steps()[0]["costs"].shape == (10, 10)
+    tensors, names = run.predictions()
+    assert len(names["test"]) == len(tensors["test_target"]) == run.metrics()["test"]["samples"]
+    accuracy = (tensors["test_logits"].argmax(1) == tensors["test_target"]).float().mean()
+    assert run.metrics()["test"]["accuracy"] == pytest.approx(float(accuracy), abs=1e-6)
+    assert list((run.path / "tensorboard").iterdir())
+    classifier, facts = load_model(run.path)
+    assert facts.class_names == tuple("0123456789")
+    assert classifier(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_learns(quick_train, method):
+    run = quick_train(method=method, epochs=12, imbalance=None)
+    assert run.metrics()["test"]["accuracy"] > 0.9
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "hinge", "mse"])
+def test_costs_are_learned_in_each_loss(quick_train, loss):
+    run = quick_train(
+        costs={"loss": loss, "separability_std": 1.0, "acceptance": "revert"}, epochs=4
+    )
+    steps = run.cost_steps()
+    assert not torch.equal(steps[-1]["costs"], torch.ones(10, 10))
+    assert "separability" in steps[0]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"optimizer": "adamw", "lr": 1e-3},
+        {"schedule": "step", "clip": 1.0, "accumulate": 2},
+        {"ema": 0.9},
+        {"augment": ("crop", "mixup")},
+        {"network": "resnet32", "size": 16},
+        {"objective": "balanced"},
+    ],
+    ids=str,
+)
+def test_settings_run_and_repeat(quick_train, settings):
+    one = quick_train("one", epochs=2, **settings)
+    two = quick_train("two", epochs=2, **settings)
+    for name, tensor in weights(one).items():
+        assert torch.equal(tensor, weights(two)[name]), name
+    assert history_without_times(one) == history_without_times(two)
+
+
+def test_accumulating_two_halves_is_one_whole_batch(quick_train):
+    """Without batch normalisation, which sees each half on its own, the weights agree."""
+    plain = {"network": "small-cnn", "epochs": 1, "schedule": "constant", "lr": 1e-3}
+    whole = quick_train("whole", batch_size=64, **plain)
+    halves = quick_train("halves", batch_size=32, accumulate=2, **plain)
+    distance = sum(
+        float((a - weights(halves)[name]).abs().max())
+        for name, a in weights(whole).items()
+        if name.endswith("output.weight")
+    )
+    assert distance < 1e-2
+
+
+def test_another_seed_is_another_run(quick_train):
+    one, two = quick_train("one", epochs=1), quick_train("two", epochs=1, seed=1)
+    assert one.about()["fingerprint"] != two.about()["fingerprint"]
+    assert any(not torch.equal(t, weights(two)[name]) for name, t in weights(one).items())
+
+
+def test_early_stopping_and_the_best_epoch(quick_train):
+    run = quick_train(epochs=40, patience=2, lr=0.0)
+    rows = run.history()
+    assert len(rows) == 3, "nothing is learned at rate 0, so it stops two epochs after the first"
+    assert rows[0]["best"] == "True"
+
+
+def test_the_watcher_sees_batches_and_epochs(quick_train):
+    batches, epochs = [], []
+    quick_train(
+        epochs=2,
+        watcher=Watcher(
+            batch=lambda done, total: batches.append((done, total)), epoch=epochs.append
+        ),
+    )
+    assert [record.epoch for record in epochs] == [1, 2]
+    assert batches[-1][0] == batches[-1][1]
+
+
+def test_going_on_after_an_exception_is_as_if_nothing_happened(quick_train):
+    settings = {"epochs": 4, "ema": 0.9, "augment": ("flip",), "costs": {"acceptance": "revert"}}
+    whole = quick_train("whole", **settings)
+
+    class Stop(Exception):
+        pass
+
+    def stop(record):
+        if record.epoch == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        quick_train("cut", watcher=Watcher(epoch=stop), **settings)
+    cut = quick_train("cut", resume=True)
+    for name, tensor in weights(whole).items():
+        assert torch.equal(tensor, weights(cut)[name]), name
+    for one, two in zip(whole.cost_steps(), cut.cost_steps(), strict=True):
+        assert torch.equal(one["costs"], two["costs"])
+    assert history_without_times(whole) == history_without_times(cut)
+    assert whole.metrics() == cut.metrics()
+
+
+def test_a_finished_run_resumes_to_the_same(quick_train):
+    run = quick_train(epochs=2)
+    before = run.metrics()
+    assert quick_train(resume=True).metrics() == before
+
+
+# What goes wrong
+
+
+def test_a_folder_with_a_run_is_not_overwritten(quick_train):
+    quick_train(epochs=1)
+    with pytest.raises(RunError, match=r"holds a run already: go on with it \(--resume"):
+        quick_train(epochs=1)
+
+
+def test_a_folder_in_use_is_refused(quick_train, tmp_path):
+    with RunFolder(tmp_path / "run").in_use(), pytest.raises(RunError, match="in use by another"):
+        quick_train(epochs=1)
+
+
+def test_resuming_what_is_no_run(quick_train):
+    with pytest.raises(RunError, match="is not a run folder"):
+        quick_train("nothing", resume=True)
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_kept(quick_train):
+    run = quick_train(epochs=3)
+    path = run.path / "checkpoint.pt"
+    path.write_bytes(path.read_bytes()[:1000])
+    (run.path / "metrics.json").unlink()
+    with pytest.raises(RunError, match=r"is damaged .* the one before it is whole: .* remove"):
+        quick_train(resume=True)
+    assert torch.load(run.path / "checkpoint-before.pt", weights_only=True)["last_best"] >= 1
+    path.unlink()
+    assert len(quick_train(resume=True).history()) == 3
+
+
+def test_a_full_disk_keeps_the_last_good_checkpoint(quick_train, monkeypatch):
+    original = torch.save
+    written = []
+
+    def save(state, path):
+        written.append(path)
+        if len(written) == 2:
+            Path(path).write_bytes(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        original(state, path)
+
+    monkeypatch.setattr(torch, "save", save)
+    with pytest.raises(RunError, match=r"No space left .* is kept; free some space"):
+        quick_train("full", epochs=3)
+    monkeypatch.undo()
+    whole = quick_train("whole", epochs=3)
+    resumed = quick_train("full", resume=True)
+    assert whole.metrics() == resumed.metrics()
+    assert list(resumed.path.glob(".*.part")) == []
+
+
+@pytest.mark.parametrize("method", ["baseline", "cosen"])
+def test_a_loss_that_is_no_number_says_what_to_do(quick_train, method):
+    with pytest.raises(RunError, match=r"diverged in epoch \d+: .* lower --lr"):
+        quick_train(method=method, lr=1e30, epochs=3)
+
+
+def test_changed_data_is_noticed(quick_train, make_folder):
+    root = make_folder(cat=12, dog=12)
+    settings = {"data": str(root), "imbalance": None, "size": 8, "epochs": 1}
+    quick_train(**settings)
+    (root / "cat" / "000.png").unlink()
+    with pytest.raises(RunError, match="the data has changed"):
+        quick_train(resume=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"method": "magic"}, InputError, "there is no method 'magic'; .*baseline, fixed-h, cosen"),
+        ({"method": "baselin"}, InputError, "did you mean 'baseline'"),
+        ({"method": "baseline", "costs": {"cost_lr": 1}}, InputError, "does not take these"),
+        ({"costs": {"cost_lrr": 1}}, InputError, "cost_lrr"),
+        ({"network": "resnet"}, InputError, "did you mean 'resnet32'"),
+        ({"split": "half"}, InputError, "split 'half' is not known"),
+        ({"imbalance": "weird"}, InputError, "imbalance 'weird'"),
+        ({"network": "head"}, InputError, "--weights"),
+        ({"freeze": "nothing"}, InputError, "no layer 'nothing'"),
+        ({"validation": 0.0}, DataError, "nothing is left to validate on"),
+        ({"expert": "none.csv"}, InputError, "no file none.csv"),
+    ],
+)
+def test_mistakes_are_one_sentence_before_training(quick_train, settings, error, message, tmp_path):
+    with pytest.raises(error, match=message):
+        quick_train(**settings)
+    assert not (tmp_path / "run" / "checkpoint.pt").exists()
+
+
+# Parts
+
+
+def test_splits_are_parsed():
+    data = load_named("digits")
+    assert parse_split("auto", data).train == 0.8
+    assert parse_split("fraction:0.6", data).train == 0.6
+    assert (parse_split("count:30/50", data).train, parse_split("count:30/50", data).test) == (
+        30,
+        50,
+    )
+    assert parse_split("fold:2/3", data) == FoldSplit(3, 1)
+    for text in ("fold:3", "fraction:", "count:x", "folds:1/2"):
+        with pytest.raises(InputError, match="write auto, official"):
+            parse_split(text, data)
+
+
+def test_an_experts_costs_decide_what_is_best(quick_train, tmp_path):
+    names = [str(digit) for digit in range(10)]
+    lines = [["", *names]] + [
+        [true, *("0" if given == true else "9" if true == "1" else "1" for given in names)]
+        for true in reversed(names)
+    ]
+    with (tmp_path / "costs.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(lines)
+    run = quick_train(expert=str(tmp_path / "costs.csv"))
+    confusion = np.array(run.metrics()["val"]["confusion"])
+    wrong = confusion * (1 - np.eye(10))
+    expected = (wrong.sum() + 8 * wrong[1].sum()) / confusion.sum() / 9
+    assert run.metrics()["val"]["error"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_head_trains_on_cached_features(quick_train, make_folder, tmp_path, monkeypatch):
+    torch.manual_seed(0)
+    save_file(VGG16Features().state_dict(), tmp_path / "vgg.safetensors")
+    root = make_folder(cat=12, dog=12)
+    settings = {
+        "data": str(root),
+        "imbalance": None,
+        "weights": str(tmp_path / "vgg.safetensors"),
+        "network": "head",
+        "size": 32,
+        "epochs": 2,
+    }
+    run = quick_train("first", **settings)
+    classifier, facts = load_model(run.path)
+    assert facts.features == "vgg16"
+    tensors, _ = run.predictions()
+    task = make_task(TrainConfig(**settings, device="cpu"))
+    rows = task.splits.test.rows
+    pixels = torch.from_numpy(np.asarray(task.decoded.pixels[rows]))
+    logits = classifier(facts.normalise.from_bytes(pixels))
+    torch.testing.assert_close(logits, tensors["test_logits"], atol=1e-4, rtol=1e-4)
+
+    def forbidden(*args):
+        raise AssertionError("features were computed again")
+
+    monkeypatch.setattr(VGG16Features, "forward", forbidden)
+    quick_train("second", **settings)
+
+
+def test_with_all_but_the_output_frozen_features_are_cached(quick_train, monkeypatch):
+    from cosen.networks.small_cnn import SmallCNN
+
+    seen = []
+    original = SmallCNN.forward
+
+    def forward(self, images):
+        seen.append(len(images))
+        return original(self, images)
+
+    monkeypatch.setattr(SmallCNN, "forward", forward)
+    run = quick_train(epochs=5, freeze="features", imbalance=None)
+    samples = 1797 + sum(run.metrics()[part]["samples"] for part in ("val", "test"))
+    assert sum(seen) == samples, "once for the cache, once for the final evaluation"
+    start = torch.load(run.path / "checkpoint.pt", weights_only=True)
+    assert len(start["history"]) == 5
+
+
+def test_calibration_finds_the_temperature():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(4000, 3, generator=generator)
+    target = torch.distributions.Categorical(logits=logits).sample()
+    assert calibrated_temperature(3 * logits, target) == pytest.approx(3, rel=0.2)
+    assert calibrated_temperature(logits[:1], target[:1]) == 1.0
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "file.json"
+    atomic.write_text(path, json.dumps({"a": 1}))
+
+    def write_half(partial):
+        partial.write_text("half")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        atomic.write_with(path, write_half)
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_resuming_keeps_the_learners_state(quick_train):
+    run = quick_train(epochs=2, costs={"separability_std": 1.0})
+    state = run.checkpoint()
+    learner = CostLearner([1] * 10, separability_std=1.0)
+    learner.load_state_dict(state["loss"])
+    assert learner.steps == 2
+    assert torch.equal(learner.costs, run.cost_steps()[-1]["costs"])
+
+
+def test_another_number_of_processes_is_refused(quick_train, monkeypatch):
+    run = quick_train(epochs=2)
+    state = run.checkpoint()
+    state["processes"] = state["processes"] * 2
+    run.write_checkpoint(state)
+    with pytest.raises(RunError, match="started with 2 processes"):
+        quick_train(resume=True)
+
+
+def test_config_is_frozen():
+    with pytest.raises(AttributeError):
+        TrainConfig().epochs = 3
+    assert replace(TrainConfig(), epochs=3).epochs == 3

@@ -46,7 +46,7 @@ $(BIN)/python:
 
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "==> Installing cosen and what it needs (PyTorch is large: minutes the first time)"
-	@$(PIP) -e . || { echo "The installation failed: see the message above; 'make clean' starts afresh."; exit 1; }
+	@$(PIP) -e '.[export]' || { echo "The installation failed: see the message above; 'make clean' starts afresh."; exit 1; }
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.runtime

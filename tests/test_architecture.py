@@ -20,6 +20,7 @@ LAYERS = [
     "methods",
     "training",
     "study",
+    "sklearn",
     "cli",
     "__main__",
 ]

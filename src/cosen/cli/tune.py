@@ -52,7 +52,7 @@ def tune(
         cosen tune photos/ --set costs.acceptance=revert --set lr=0.02
     """
     from cosen.training.config import make_config
-    from cosen.training.tune import tune as run_tuning
+    from cosen.training.tuning import tune as run_tuning
 
     given: dict[str, Any] = {
         "data": data,

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from cosen.training.loop import Watcher
 from cosen.training.run_folder import EpochRecord
 
-HEADER = "epoch     loss  val error  mean recall  rare recall  seconds"
+HEADER = "epoch     loss  val error  mean recall  rare recall  images/s"
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def watched(*, quiet: bool) -> Iterator[tuple[Watcher, Callable[[int, int], None
             console.print(
                 f"{record.epoch:5d} {record.train_loss:8.4f} {100 * record.val_error:8.2f} % "
                 f"{100 * record.mean_recall:10.2f} % {100 * record.rare_recall:10.2f} % "
-                f"{record.seconds:8.1f}{'  best' if record.best else ''}{costs}"
+                f"{record.images_per_second:9.0f}{'  best' if record.best else ''}{costs}"
             )
             bar.reset(task)
 

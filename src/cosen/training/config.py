@@ -10,6 +10,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from cosen.data.splits import VALIDATION_SHARE
 from cosen.errors import InputError
 
+TABLES = ("costs", "network_options")
+"""Settings that hold settings of their own: ``costs.cost_lr``, or a table in TOML."""
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -30,7 +33,8 @@ class TrainConfig:
         objective: What validation measures: ``overall`` or ``balanced``.
         expert: A CSV of misclassification costs that validation measures instead.
         network: ``auto``, or a network's name.
-        weights: A file of pre-trained weights.
+        network_options: Options of the network, such as the paper's ``reading``.
+        weights: A file of pre-trained weights, or ``vgg16`` to download it.
         freeze: The layer up to which weights stay as they are.
         size: Pixels of a side; 0 takes the network's usual one.
         augment: Augmentations.
@@ -63,6 +67,7 @@ class TrainConfig:
     objective: Literal["overall", "balanced"] = "overall"
     expert: str | None = None
     network: str = "auto"
+    network_options: dict[str, Any] = field(default_factory=dict)
     weights: str | None = None
     freeze: str | None = None
     size: int = 0
@@ -117,19 +122,20 @@ def make_config(values: dict[str, Any], *, base: TrainConfig | None = None) -> T
     known = [entry.name for entry in fields(TrainConfig)]
     config = base or TrainConfig()
     converted: dict[str, Any] = {}
-    costs = dict(config.costs)
+    tables: dict[str, Any] = {name: dict(getattr(config, name)) for name in TABLES}
     for name, value in values.items():
-        if name == "costs" and isinstance(value, dict):
-            costs.update({key: _plain(entry) for key, entry in value.items()})
-        elif name.startswith("costs."):
-            costs[name.removeprefix("costs.")] = _plain(value)
+        table, _, key = name.partition(".")
+        if table in TABLES and key:
+            tables[table][key] = _plain(value)
+        elif table in TABLES and isinstance(value, dict):
+            tables[table].update({key: _plain(entry) for key, entry in value.items()})
         elif name not in known:
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
             raise InputError(f"there is no setting {name!r}; {hint}")
         else:
             converted[name] = _converted(name, value, kinds[name])
-    return replace(config, **converted, costs=costs)
+    return replace(config, **converted, **tables)
 
 
 def read_config(path: Path) -> dict[str, Any]:

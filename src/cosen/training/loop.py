@@ -35,12 +35,20 @@ class Watcher:
     """Who is told how training goes.
 
     Attributes:
-        batch: Told the batches done and their number in this epoch.
+        batch: Told the batches done and the batches in all epochs.
         epoch: Told the record of an epoch that is over.
     """
 
     batch: Callable[[int, int], None] = lambda _, __: None
     epoch: Callable[[EpochRecord], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class EpochTimes:
+    """Seconds of an epoch: training alone, and with validation and the step of the costs."""
+
+    trained: float
+    whole: float
 
 
 class Training:
@@ -80,14 +88,20 @@ class Training:
     def fit(self, watcher: Watcher) -> None:
         """Train to the last epoch, or until validation has not improved for long enough."""
         while len(self.history) < self.config.epochs and not self._out_of_patience():
-            start = time.perf_counter()
-            loss, error = self._train_epoch(watcher)
-            outputs = self.validate()
-            step = self._step_costs(outputs)
-            record = self._record(loss, error, outputs, step, time.perf_counter() - start)
-            self.history.append(record)
-            self._keep(record, step)
-            watcher.epoch(record)
+            watcher.epoch(self.run_epoch(watcher))
+
+    def run_epoch(self, watcher: Watcher | None = None) -> EpochRecord:
+        """Train for an epoch, validate, let the costs take a step, and save."""
+        start = time.perf_counter()
+        loss, error = self._train_epoch(watcher or Watcher())
+        trained = time.perf_counter() - start
+        outputs = self.validate()
+        step = self._step_costs(outputs)
+        times = EpochTimes(trained=trained, whole=time.perf_counter() - start)
+        record = self._record(loss, error, outputs, step, times)
+        self.history.append(record)
+        self._keep(record, step)
+        return record
 
     @property
     def judged(self) -> nn.Module:
@@ -121,7 +135,7 @@ class Training:
         for number, batch in enumerate(batches):
             last = (number + 1) % self.config.accumulate == 0 or number + 1 == total
             sums += self._train_batch(batch, number, total, is_last=last)
-            watcher.batch(number + 1, total)
+            watcher.batch(len(self.history) * total + number + 1, self.config.epochs * total)
         sums = self.fabric.all_reduce(sums, reduce_op="sum")  # type: ignore[assignment]
         if not bool(sums.isfinite().all()):
             raise self._diverged("the loss is not a number any more")
@@ -163,7 +177,12 @@ class Training:
         return self.loss.step(outputs.logits, outputs.target, outputs.features)
 
     def _record(
-        self, loss: float, error: float, outputs: Outputs, step: CostStep | None, seconds: float
+        self,
+        loss: float,
+        error: float,
+        outputs: Outputs,
+        step: CostStep | None,
+        times: EpochTimes,
     ) -> EpochRecord:
         confusion = outputs.confusion()
         val_error = validation_error(confusion, self.task.objective)
@@ -180,7 +199,8 @@ class Training:
             val_accuracy=float(F.overall_accuracy(confusion)),
             mean_recall=float(F.mean_recall(confusion)),
             rare_recall=float(F.class_recall(confusion)[rare].nanmean()),
-            seconds=seconds,
+            seconds=times.whole,
+            images_per_second=len(self.task.splits.train) / times.trained,
             cost_accepted=None if step is None else step.accepted,
             cost_lr=None if step is None else step.cost_lr,
             best=best,

@@ -44,6 +44,7 @@ class EpochRecord:
         mean_recall: On validation.
         rare_recall: Mean recall of the rarest third of the classes, on validation.
         seconds: Of the whole epoch.
+        images_per_second: In training, without validation and saving.
         cost_accepted: Whether the last step of the costs was accepted, where costs are learned.
         cost_lr: γ_ξ, where costs are learned.
         best: Whether no epoch so far had a lower validation error: then it is the model kept.
@@ -58,6 +59,7 @@ class EpochRecord:
     mean_recall: float
     rare_recall: float
     seconds: float
+    images_per_second: float
     cost_accepted: bool | None
     cost_lr: float | None
     best: bool

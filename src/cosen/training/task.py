@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -42,13 +42,16 @@ from cosen.errors import DataError, InputError
 from cosen.networks import NETWORKS, build_network
 from cosen.networks.freezing import freeze
 from cosen.networks.vgg import VGG16Features
-from cosen.networks.weights import load_weights
+from cosen.networks.weights import fetch_weights, load_weights
 from cosen.training.config import TrainConfig
 from cosen.training.expert import read_expert
 from cosen.training.model_file import ImageClassifier, ModelFacts
 
 SMALL = 64
 """Images up to this side go to the small network as they are."""
+
+DOWNLOADABLE = ("vgg16",)
+"""Weights that can be asked for by name."""
 
 FEATURE_SIZE = 128
 """The side of images whose features are computed by VGG-16, unless told otherwise."""
@@ -121,7 +124,7 @@ class Task:
             self.facts.network, num_classes=self.num_classes, **self.facts.options
         )
         if config.weights and self.backbone is None:
-            loaded = load_weights(network, Path(config.weights).expanduser())
+            loaded = load_weights(network, _weights_file(config.weights))
             if loaded.random:
                 _log.warning("drawn at random, not in the file: %s", ", ".join(loaded.random))
         if config.freeze:
@@ -153,7 +156,7 @@ def make_task(config: TrainConfig, *, progress: Progress | None = None) -> Task:
             "training images, or --validation is 0"
         )
     backbone, features = None, None
-    options: dict[str, int] = {"channels": preprocess.channels}
+    options: dict[str, Any] = {"channels": preprocess.channels, **config.network_options}
     if name == "head":
         backbone = _backbone(config)
         features = embed(
@@ -165,7 +168,7 @@ def make_task(config: TrainConfig, *, progress: Progress | None = None) -> Task:
             progress=progress,
         )
         backbone.to("cpu")
-        options = {"in_features": features.shape[1]}
+        options = {"in_features": features.shape[1], **config.network_options}
     facts = ModelFacts(
         network=name,
         options=options,
@@ -253,14 +256,20 @@ def _choose_network(config: TrainConfig, data: LabelledImages) -> tuple[str, Pre
     return name, preprocess, IMAGENET if channels == 3 else GREY
 
 
+def _weights_file(weights: str) -> Path:
+    """The file that ``--weights`` names; ``vgg16`` is downloaded once."""
+    path = Path(weights).expanduser()
+    return fetch_weights(weights) if weights in DOWNLOADABLE and not path.exists() else path
+
+
 def _backbone(config: TrainConfig) -> nn.Module:
     if not config.weights:
         raise InputError(
             "network 'head' trains on features of VGG-16: name a file of its weights with "
-            "--weights, or take --network small-cnn"
+            "--weights (or --weights vgg16 to download it), or take --network small-cnn"
         )
     backbone = VGG16Features()
-    loaded = load_weights(backbone, Path(config.weights).expanduser())
+    loaded = load_weights(backbone, _weights_file(config.weights))
     if loaded.random:
         raise InputError(f"{config.weights} lacks {', '.join(loaded.random[:3])}")
     return backbone.eval().requires_grad_(False)

@@ -1,0 +1,85 @@
+"""Cross-validating the numbers that the paper leaves open, on the user's own data.
+
+A candidate is a set of options of :class:`~cosen.costs.CostLearner`. It is judged as a run would
+be: in each fold a head is trained on features, its costs are learned on a validation share of the
+fold's training images, and the held-out images say how good it is. The test set takes no part:
+everything from :func:`~cosen.training.tuning.folds.training_pool` on is given the training pool
+alone.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from cosen.errors import InputError, RunError
+from cosen.methods import make_loss
+from cosen.training.atomic import write_text
+from cosen.training.config import TrainConfig
+from cosen.training.run_folder import RunFolder
+from cosen.training.task import make_task
+from cosen.training.tuning.features import features_of_folds
+from cosen.training.tuning.folds import divide, training_pool
+from cosen.training.tuning.journal import identity, open_study
+from cosen.training.tuning.judging import Judge
+from cosen.training.tuning.options import SEARCHED
+from cosen.training.tuning.outcome import Tuned, as_toml
+from cosen.training.tuning.search import conclude, search
+from cosen.training.tuning.telling import Progress, each_warning_once, quiet_optuna
+
+__all__ = ["Progress", "Tuned", "tune"]
+
+
+def tune(
+    config: TrainConfig,
+    out: Path,
+    *,
+    trials: int = 30,
+    folds: int = 3,
+    progress: Progress | None = None,
+) -> Tuned:
+    """Search options of CostLearner by cross-validation, and write the best to ``tuned.toml``.
+
+    Run again with the same folder, it goes on where it stopped; what comes out is the same as of
+    one run without a stop.
+
+    Args:
+        config: As for training. Options in ``config.costs`` are kept as they are, and the others
+            varied; ``config.epochs`` are those of a head.
+        out: The folder for the study and ``tuned.toml``.
+        trials: Candidates in all, those of earlier runs included.
+        folds: Parts of the training pool, each held out once.
+        progress: Told how far it is.
+    """
+    tell = progress or (lambda _, __, ___: None)
+    _refuse_what_cannot_work(config, trials=trials, folds=folds)
+    run = RunFolder(out)
+    if run.has_run:
+        raise RunError(f"{out} holds a training run: use another --out")
+    with run.in_use(), quiet_optuna(), each_warning_once():
+        if config.network == "auto":
+            config = replace(config, network="head" if config.weights else "small-cnn")
+        task = make_task(config, progress=lambda done, of: tell("Reading images", done, of))
+        pool = training_pool(task.splits.train, task.splits.val)
+        parts = divide(pool, folds=folds, validation=config.validation, seed=config.seed)
+        study = open_study(out / "study.log", identity(config, task, folds=folds))
+        store = out / "features.safetensors"
+        judge = Judge(
+            config, features_of_folds(config, task, pool, parts, store, tell), task.objective
+        )
+        search(study, judge, config.costs, trials=trials, seed=config.seed, tell=tell)
+        tuned = conclude(study, config.costs, samples=len(pool), path=out / "tuned.toml")
+        write_text(tuned.path, as_toml(tuned, objective=config.objective, expert=config.expert))
+        return tuned
+
+
+def _refuse_what_cannot_work(config: TrainConfig, *, trials: int, folds: int) -> None:
+    if folds < 2:
+        raise InputError(f"folds must be at least 2, but is {folds}")
+    if trials < 1:
+        raise InputError(f"trials must be at least 1, but is {trials}")
+    if config.method != "cosen":
+        raise InputError(f"tune is for the method cosen, but the method is {config.method}")
+    make_loss("cosen", np.array([1, 1]), objective="overall", options=config.costs)
+    if all(name in config.costs for name in SEARCHED):
+        raise InputError(f"nothing is left to tune: {', '.join(SEARCHED)} are all given")

@@ -1,0 +1,82 @@
+"""Folds: what each of them, and the network behind its features, may see."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from cosen.data.memory import from_arrays
+from cosen.errors import DataError
+from cosen.training.config import make_config
+from cosen.training.task import Task, make_task
+from cosen.training.tuning import features, tune
+from cosen.training.tuning.folds import divide, training_pool
+
+
+def test_the_test_set_takes_no_part(tmp_path, config, monkeypatch):
+    """Neither in the folds nor in any batch of images that is asked for."""
+    task = make_task(make_config({"network": "small-cnn"}, base=config))
+    test_rows = set(task.splits.test.rows.tolist())
+    pool = training_pool(task.splits.train, task.splits.val)
+    parts = divide(pool, folds=3, validation=0.05, seed=0)
+    assert len(test_rows) > 500
+    for fold in parts:
+        rows = [set(part.rows.tolist()) for part in (fold.train, fold.val, fold.held_out)]
+        assert all(not first & second for first, second in itertools.combinations(rows, 2))
+        assert set.union(*rows) == set(pool.rows.tolist())
+        assert not test_rows & set.union(*rows)
+    held_out = np.concatenate([fold.held_out.rows for fold in parts])
+    assert sorted(held_out) == sorted(pool.rows)
+
+    used = set()
+    batches = Task.batches
+
+    def recorded(self, part, **options):
+        used.update(part.rows.tolist())
+        return batches(self, part, **options)
+
+    monkeypatch.setattr(Task, "batches", recorded)
+    tune(config, tmp_path, trials=1, folds=3)
+    assert used == set(pool.rows.tolist())
+
+
+def test_features_of_a_fold_do_not_know_what_it_holds_out(tmp_path, config, monkeypatch):
+    """The network that gives a fold's features is trained on the fold's training part alone."""
+    trained = []
+    learn = features.learn_features
+
+    def recorded(config, task, train, pool):
+        trained.append(set(train.rows.tolist()))
+        return learn(config, task, train, pool)
+
+    monkeypatch.setattr(features, "learn_features", recorded)
+    tune(config, tmp_path, trials=1, folds=2)
+    task = make_task(make_config({"network": "small-cnn"}, base=config))
+    pool = training_pool(task.splits.train, task.splits.val)
+    parts = divide(pool, folds=2, validation=config.validation, seed=config.seed)
+    assert trained == [set(fold.train.rows.tolist()) for fold in parts]
+
+
+def test_a_class_smaller_than_the_folds_is_named():
+    labels = np.array([0] * 20 + [1] * 2)
+    data = from_arrays(np.zeros((22, 8, 8), np.uint8), labels, class_names=("cat", "lynx"))
+    with pytest.raises(DataError, match=r"class 'lynx' .* has 2 images .* too few for 3 folds"):
+        divide(data, folds=3, validation=0.05, seed=0)
+    grouped = from_arrays(
+        np.zeros((22, 8, 8), np.uint8),
+        np.array([0] * 11 + [1] * 11),
+        class_names=("cat", "lynx"),
+        groups=np.array([*range(11), *[20, 21] * 5, 20]),
+    )
+    with pytest.raises(DataError, match=r"class 'lynx' .* has 2 groups of images"):
+        divide(grouped, folds=3, validation=0.05, seed=0)
+
+
+def test_groups_are_not_torn_apart():
+    labels, groups = np.tile([0, 1], 60), np.repeat(np.arange(30), 4)
+    data = from_arrays(
+        np.zeros((120, 8, 8), np.uint8), labels, class_names=("a", "b"), groups=groups
+    )
+    for fold in divide(data, folds=3, validation=0.1, seed=0):
+        seen = [set(part.groups.tolist()) for part in (fold.train, fold.val, fold.held_out)]
+        assert all(not first & second for first, second in itertools.combinations(seen, 2))

@@ -1,0 +1,125 @@
+"""Tuning as a whole: real small searches on the digits, and what must not happen in them."""
+
+import json
+import logging
+import math
+
+import numpy as np
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from cosen.cli.tune import tune as tune_command
+from cosen.errors import InputError, RunError
+from cosen.methods import make_loss
+from cosen.networks.vgg import VGG16Features
+from cosen.training import tuning
+from cosen.training.config import TrainConfig, make_config, read_config
+from cosen.training.tuning import tune
+from cosen.training.tuning.options import SEARCHED
+
+
+@pytest.mark.parametrize("clear", [True, False], ids=["clear", "within noise"])
+def test_the_settings_are_what_train_takes(tmp_path, config, made_up_errors, clear):
+    def error(costs, fold):
+        gain = 0.2 if costs["confusion_std"] == math.inf else 0.0
+        return 0.5 - (gain if clear or fold == 0 else 0.0)
+
+    made_up_errors(error)
+    tuned = tune(config, tmp_path, trials=12, folds=3)
+    written = make_config(read_config(tmp_path / "tuned.toml"))
+    assert written.costs == tuned.chosen.costs
+    assert math.inf in written.costs.values()
+    assert make_loss("cosen", np.array([5, 5]), objective="overall", options=written.costs)
+    assert tuned.best.costs["confusion_std"] == math.inf
+    assert (tuned.chosen == tuned.best) == clear
+    assert ("is within noise" in tuned.sentence()) != clear
+    assert ("is more than noise" in tuned.sentence()) == clear
+    assert "\n" not in tuned.sentence()
+    json.loads(json.dumps(tuned.as_json(), allow_nan=False))
+
+
+def test_features_of_pre_trained_weights(tmp_path, make_folder):
+    folder, weights = make_folder(cat=16, dog=10), tmp_path / "vgg16.pth"
+    torch.save(VGG16Features().state_dict(), weights)
+    config = TrainConfig(data=str(folder), weights=str(weights), size=32, epochs=2)
+    tuned = tune(config, tmp_path / "out", trials=2, folds=2)
+    assert tuned.samples == 21
+    assert not (tmp_path / "out" / "features.safetensors").exists()  # they are in the cache
+
+
+def test_an_expert_decides(tmp_path, config):
+    names = [str(digit) for digit in range(10)]
+    rows = [[str(int(p != n)) for n in names] for p in names]
+    expert = tmp_path / "costs.csv"
+    expert.write_text(
+        "\n".join(
+            [",".join(["", *names])] + [",".join([p, *r]) for p, r in zip(names, rows, strict=True)]
+        )
+    )
+    by_expert = tune(
+        make_config({"expert": str(expert)}, base=config), tmp_path / "a", trials=1, folds=2
+    )
+    overall = tune(config, tmp_path / "b", trials=1, folds=2)
+    assert by_expert.chosen.errors == pytest.approx(overall.chosen.errors)  # 0-1 costs
+    assert make_config(read_config(by_expert.path)).expert == str(expert)
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ({}, {"folds": 1}, "folds must be at least 2, but is 1"),
+        ({}, {"trials": 0}, "trials must be at least 1, but is 0"),
+        ({"costs.acceptance": "sometimes"}, {}, "acceptance must be one of shrink, revert"),
+        ({"costs.no_such": 1}, {}, "does not take these cost options: no_such"),
+        ({"method": "baseline"}, {}, "tune is for the method cosen"),
+        ({"costs": dict.fromkeys(SEARCHED, 0.5) | {"acceptance": "always"}}, {}, "nothing"),
+    ],
+)
+def test_what_cannot_work_is_refused(tmp_path, config, changes, options, message):
+    with pytest.raises(InputError, match=message):
+        tune(make_config(changes, base=config), tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_divergence_is_one_sentence(tmp_path, config):
+    with pytest.raises(RunError, match=r"training diverged: .*use a lower learning rate"):
+        tune(make_config({"lr": 1e20}, base=config), tmp_path, trials=1, folds=2)
+
+
+def test_a_warning_is_given_once(tmp_path, config, made_up_errors, caplog):
+    def error(costs, fold):
+        logging.getLogger("cosen").warning("class %d lacks samples", 3)
+        return 0.5
+
+    made_up_errors(error)
+    tune(config, tmp_path, trials=2, folds=2)
+    assert [record.getMessage() for record in caplog.records] == ["class 3 lacks samples"]
+
+
+def test_the_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    app = typer.Typer()
+    app.command()(tune_command)
+    command = ["digits", "--imbalance", "odd:0.2", "--split", "fraction:0.4", "--trials", "1"]
+    command += ["--folds", "2", "--epochs", "1", "--objective", "balanced"]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0
+    said, use = result.stdout.splitlines()
+    assert said.startswith("Chose the defaults (cost_lr 0.1")
+    assert use == (
+        "Use it with: cosen train digits --split fraction:0.4 --imbalance odd:0.2 "
+        "--config runs/digits-tune-0/tuned.toml"
+    )
+    assert result.stderr == ""
+    plain = CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False)
+    assert json.loads(plain.stdout)["sentence"] == said
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning, "search", interrupt)
+    stopped = CliRunner().invoke(app, command)
+    assert stopped.exit_code == 130
+    assert "Go on with the same command" in stopped.stderr

@@ -69,6 +69,10 @@ def test_inspect_without_a_name_takes_the_digits():
     [
         (("inspect", "no/such/folder"), "neither a folder, nor a CSV, nor a dataset's name"),
         (("inspect", "mnist", "--data-root", "nowhere"), "mnist"),
+        (("train", "--resume", "x", "--epochs", "3"), "leave out epochs"),
+        (("train", "digits", "--device", "cuda"), "there is no cuda device"),
+        (("train", "digits", "--config", "."), "cannot read"),
+        (("train", "digits", "--set", "epochs"), "--set takes name=value"),
         (("fetch", "mnits"), "did you mean 'mnist'"),
         (("fetch", "dil"), "Edinburgh"),
     ],

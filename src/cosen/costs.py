@@ -119,8 +119,8 @@ class CostLearner(torch.nn.Module):
         >>> learner = CostLearner([90, 10])
         >>> step = learner.step(torch.tensor([[2.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1]))
         >>> step.val_error, learner.costs
-        (0.5, tensor([[0.9900, 0.9122],
-                      [0.9900, 0.9014]]))
+        (0.5, tensor([[0.9700, 0.7365],
+                      [0.9700, 0.7041]]))
     """
 
     frequency_matrix: Tensor
@@ -133,7 +133,7 @@ class CostLearner(torch.nn.Module):
         class_counts: Numbers,
         *,
         loss: LossName = "cross_entropy",
-        cost_lr: float = 0.1,
+        cost_lr: float = 0.3,
         acceptance: Acceptance = "shrink",
         shrink: float = 0.01,
         objective: Objective = "overall",

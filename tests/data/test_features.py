@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from cosen.data import features as features_module
@@ -10,7 +11,7 @@ from cosen.data.features import embed, weights_digest
 from cosen.data.image_cache import decode_images
 from cosen.data.memory import from_arrays
 from cosen.data.preprocess import Preprocess
-from cosen.errors import InputError
+from cosen.errors import DataError, InputError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
 
@@ -102,3 +103,47 @@ def test_digest_sees_structure_and_weights():
     with torch.no_grad():
         two.bias[0] += 1e-6
     assert weights_digest(one) != weights_digest(two)
+
+
+@pytest.mark.parametrize("left", [0, 5, 60])
+def test_a_shard_that_was_cut_off_is_computed_again(decoded, left):
+    network = Counting()
+    first = compute(network, decoded)
+    shard = sorted(CacheFolder().root.glob("features/*/*.safetensors"))[1]
+    shard.write_bytes(shard.read_bytes()[:left])
+    network.seen = 0
+    assert torch.equal(compute(network, decoded), first)
+    assert network.seen == 6
+    shard.write_bytes(b"")
+    assert len(CacheFolder().entries()) == 1
+    CacheFolder().clear()
+    assert CacheFolder().entries() == []
+
+
+def test_features_larger_than_the_cache_are_given_and_others_go(decoded, tmp_path):
+    network = Counting()
+    cache = CacheFolder(tmp_path / "small", bound=1)
+    compute(network, decoded, cache=cache)
+    with torch.no_grad():
+        network.layer.bias += 1
+    features = compute(network, decoded, cache=cache)
+    assert features.shape == (20, 4)
+    assert not features.is_inference()
+    (entry,) = cache.entries()
+    network.seen = 0
+    assert torch.equal(compute(network, decoded, cache=cache), features)
+    assert network.seen == 0, f"{entry} was just used, but not kept"
+
+
+@pytest.mark.parametrize(
+    "problem", [SafetensorError("I/O error: No space left"), OSError(28, "No space left")]
+)
+def test_a_full_disk_is_an_error_and_leaves_nothing(decoded, monkeypatch, problem):
+    def half_written(tensors, path):
+        path.write_bytes(b"half")
+        raise problem
+
+    monkeypatch.setattr(features_module, "save_file", half_written)
+    with pytest.raises(DataError, match=r"No space left.*free some space.*COSEN_CACHE"):
+        compute(Counting(), decoded)
+    assert list(CacheFolder().root.glob("features/*/*")) == []

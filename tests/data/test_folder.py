@@ -29,6 +29,26 @@ def test_a_class_called_test_is_a_class(make_folder):
     assert from_folder(make_folder(test=2, other=2)).class_names == ("other", "test")
 
 
+def test_what_an_archiver_left_is_passed_over(make_folder):
+    make_folder("set/train", cat=2, dog=2)
+    make_folder("set/__MACOSX/train", cat=1)
+    root = make_folder("set/test", cat=1, dog=1).parent
+    make_folder("set/train/cat/__MACOSX", x=1)
+    data = from_folder(root)
+    assert data.class_names == ("cat", "dog")
+    assert [len(data.part(part)) for part in ("train", "test")] == [4, 2]
+
+
+def test_folders_beside_the_splits_are_refused_by_name(make_folder):
+    make_folder("set/train", cat=2, dog=2)
+    make_folder("set/masks", cat=2)
+    root = make_folder("set/Test", cat=1, dog=1).parent
+    with pytest.raises(DataError, match=r"has 'Test', 'train', but beside them 'masks': "):
+        from_folder(root)
+    assert from_folder(root, exclude=("masks",)).class_names == ("cat", "dog")
+    assert from_folder(make_folder("toys", train=2, bus=2)).class_names == ("bus", "train")
+
+
 def test_images_at_any_depth_and_hidden_files_passed_over(make_folder):
     root = make_folder(cat=1, dog=1)
     make_folder("images/cat/more/deeper", x=2)

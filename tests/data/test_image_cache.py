@@ -1,17 +1,23 @@
 import json
 import multiprocessing
+import os
+import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from PIL import Image
 
 from cosen.data import image_cache
 from cosen.data.cache_folder import CacheFolder
 from cosen.data.folder import from_folder
 from cosen.data.image_cache import decode_images
+from cosen.data.inspection import inspect_data
 from cosen.data.memory import from_arrays
 from cosen.data.preprocess import Preprocess
+from cosen.data.splits import FractionSplit, split_images
 from cosen.errors import DataError, InputError
 
 SIZE = Preprocess(height=8, width=8)
@@ -103,6 +109,15 @@ def test_arrays_of_the_right_size_are_used_as_they_are(tmp_path):
     decoded = decode_images(from_arrays(images, [0, 1, 0, 1]), Preprocess(8, 8, channels=1))
     np.testing.assert_array_equal(decoded.pixels[..., 0], images)
     assert CacheFolder().entries() == []
+
+
+def test_arrays_of_another_shape_but_the_same_size_are_resized():
+    images = np.random.default_rng(0).integers(0, 256, (4, 16, 4, 3), dtype=np.uint8)
+    data = from_arrays(images, [0, 1, 0, 1])
+    expected = np.stack([SIZE(data.images.open(row)) for row in range(4)])
+    np.testing.assert_array_equal(decode_images(data, SIZE).pixels, expected)
+    grey = from_arrays(images[..., 0].repeat(3, axis=2), [0, 1, 0, 1])  # (4, 16, 12), three times
+    assert decode_images(grey, SIZE).pixels.shape == (4, 8, 8, 3)
 
 
 def _decode_elsewhere(root, results):
@@ -205,3 +220,155 @@ def test_impossible_sizes_are_refused():
         Preprocess(0, 4)
     with pytest.raises(InputError, match="fit must be"):
         Preprocess(4, 4, fit="squeeze")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"about": "no list of the broken"}'])
+def test_an_unreadable_note_is_an_unfinished_entry(make_folder, decodings, tmp_path, text):
+    data = from_folder(make_folder(cat=2, dog=2))
+    decoded = decode_images(data, SIZE)
+    note = tmp_path / "cache" / "images" / f"{decoded.key}.json"
+    note.write_text(text)
+    assert len(CacheFolder().entries()) == 1
+    np.testing.assert_array_equal(decode_images(data, SIZE).pixels, decoded.pixels)
+    assert len(decodings) == 2
+    assert json.loads(note.read_text())["broken"] == {}
+    note.write_text(text)
+    assert CacheFolder().clear() == 4 * 8 * 8 * 3
+    assert list((tmp_path / "cache" / "images").iterdir()) == []
+
+
+def test_pixels_that_were_cut_off_are_decoded_again(make_folder, decodings, tmp_path):
+    data = from_folder(make_folder(cat=2, dog=2))
+    first = decode_images(data, SIZE)
+    expected = first.pixels.copy()
+    path = tmp_path / "cache" / "images" / first.key
+    path.unlink()
+    path.write_bytes(b"short")
+    np.testing.assert_array_equal(decode_images(data, SIZE).pixels, expected)
+    assert len(decodings) == 2
+
+
+def test_a_note_is_never_half_written(make_folder, tmp_path, monkeypatch):
+    decoded = decode_images(from_folder(make_folder(cat=2, dog=2)), SIZE)
+    cache = CacheFolder()
+    path = cache.path("images", decoded.key)
+    before = cache.note(path)
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    with pytest.raises(DataError, match=r"No space left on device.*COSEN_CACHE"):
+        cache.use(path, {"about": "another"})
+    assert cache.note(path) == before
+    assert [entry.key for entry in cache.entries()] == [decoded.key]
+    assert len(list(path.parent.glob("*.json"))) == 1
+
+
+def test_clearing_leaves_what_another_process_uses(make_folder):
+    data = from_folder(make_folder(cat=2, dog=2))
+    used = decode_images(data, SIZE).key
+    decode_images(data, Preprocess(8, 8, fit="pad"))
+    cache = CacheFolder()
+    folder = cache.root / "images"
+    lock = folder / f"{used}.lock"
+    part = folder / f"{used}.123.part"
+    part.write_bytes(b"being written")
+    with FileLock(lock):
+        assert cache.clear() == 4 * 8 * 8 * 3
+        assert {path.name for path in folder.iterdir()} == {
+            used, f"{used}.json", lock.name, part.name
+        }  # fmt: skip
+        cache.bound = 0
+        cache.make_room(0)
+        assert cache.path("images", used).exists()
+    cache.clear()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_database_that_is_none_is_made_again(make_folder, decodings):
+    data = from_folder(make_folder(cat=2, dog=2))
+    database = CacheFolder().root / "contents.sqlite"
+    for _ in range(2):
+        database.write_bytes(b"no database at all" * 100)
+        decode_images(data, SIZE)
+    assert len(decodings) == 1
+    database.write_bytes(b"no database at all" * 100)
+    CacheFolder().clear()
+    decode_images(data, SIZE)
+    assert len(decodings) == 2
+
+
+FULL_DISK = """
+import resource, sys
+from cosen.data.folder import from_folder
+from cosen.data.image_cache import decode_images
+from cosen.data.preprocess import Preprocess
+from cosen.errors import DataError
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
+try:
+    decode_images(from_folder(sys.argv[1]), Preprocess(200, 200))
+except DataError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits the size of files")
+def test_a_full_disk_is_an_error_and_leaves_nothing(make_folder, tmp_path):
+    command = [sys.executable, "-c", FULL_DISK, str(make_folder(cat=2, dog=2))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "cannot write" in done.stdout
+    assert "name another cache folder with COSEN_CACHE" in done.stdout
+    assert CacheFolder().entries() == []
+
+
+def test_space_is_reserved_where_the_file_system_cannot(make_folder, monkeypatch):
+    def unknown(*args):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "posix_fallocate", unknown, raising=False)
+    data = from_folder(make_folder(cat=2, dog=2))
+    expected = np.stack([SIZE(data.images.open(row)) for row in range(4)])
+    np.testing.assert_array_equal(decode_images(data, SIZE).pixels, expected)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="makes links")
+def test_unreadable_files_are_broken_like_others(make_folder, decodings):
+    root = make_folder(cat=3, dog=3)
+    (root / "cat" / "lost.png").symlink_to(root / "nowhere.png")
+    (root / "dog" / "lost.png").symlink_to(root / "nowhere.png")
+    (root / "dog" / "000.png").write_bytes(b"no image")
+    data = from_folder(root)
+    with pytest.raises(DataError, match="3 of 8 files") as error:
+        decode_images(data, SIZE)
+    for line in ("cat/lost.png: the file is missing", "dog/lost.png: ", "dog/000.png: not an im"):
+        assert line in str(error.value)
+    decoded = decode_images(data, SIZE, skip_broken=True)
+    assert decoded.data.class_counts.tolist() == [3, 2]
+    assert len(decodings) == 1
+    (root / "cat" / "000.png").rename(root / "nowhere.png")
+    (root / "cat" / "000.png").symlink_to(root / "nowhere.png")
+    mended = decode_images(data, SIZE, skip_broken=True)  # the links lead somewhere now
+    assert mended.data.class_counts.tolist() == [4, 3]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
+def test_names_that_are_not_utf8(make_folder):
+    root = make_folder(cat=4, dog=4)
+    strange = root / "cat" / os.fsdecode(b"caf\xe9.png")
+    (root / "cat" / "000.png").rename(strange)
+    data = from_folder(root)
+    for _ in range(2):
+        assert len(decode_images(data, SIZE).data) == 8
+    splits = split_images(data, FractionSplit(0.5), seed=0)
+    assert len(splits.train) + len(splits.val) + len(splits.test) == 8
+    strange.write_bytes(b"no image")
+    with pytest.raises(DataError) as error:
+        decode_images(data, SIZE)
+    assert "cat/caf\N{REPLACEMENT CHARACTER}.png: not an image" in str(error.value)
+    assert list(inspect_data(data).broken) == ["cat/caf\N{REPLACEMENT CHARACTER}.png"]
+    (root / "dog").rename(root / os.fsdecode(b"ch\xe8vre"))
+    with pytest.raises(DataError, match="is not UTF-8: rename it") as error:
+        from_folder(root)
+    str(error.value).encode()

@@ -99,3 +99,23 @@ def test_bad_arrays_are_named(images, labels, message):
 def test_too_few_class_names():
     with pytest.raises(DataError, match="labels run from 0 to 2, but there are 2 class names"):
         from_arrays(IMAGES, LABELS, class_names=("a", "b"))
+
+
+def test_a_dataset_is_decoded_once_for_its_digests():
+    class Counted:
+        targets = (0, 1)
+        asked = 0
+
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            self.asked += 1
+            return np.full((4, 4), index, np.uint8), index
+
+    dataset = Counted()
+    images = from_dataset(dataset).images
+    first = [images.content(number) for number in range(2)]
+    assert [images.content(number) for number in range(2)] == first
+    assert len(set(first)) == 2
+    assert dataset.asked == 2

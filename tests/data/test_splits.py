@@ -10,6 +10,8 @@ from cosen.data.splits import (
     FoldSplit,
     FractionSplit,
     OfficialSplit,
+    _choose,
+    _units,
     fold_of_each,
     split_images,
     split_off_test,
@@ -157,3 +159,33 @@ def test_impossible_splits_are_refused(how):
 def test_an_impossible_validation_share_is_refused():
     with pytest.raises(InputError, match="validation share"):
         split_off_validation(data_of(10, 10), share=1.0, seed=0)
+
+
+def slow_choice(data, wanted, *, seed, purpose):
+    """The rule of whole groups, with every group looked at for every class."""
+    units = _units(data, seed=seed, purpose=purpose)
+    counts = [np.bincount(data.labels[u], minlength=data.num_classes) for u in units]
+    groups_left = (np.array(counts) > 0).sum(0)
+    missing, chosen = wanted.copy(), np.zeros(len(data), dtype=bool)
+    for label in np.argsort(data.class_counts, kind="stable"):
+        for unit, count in zip(units, counts, strict=True):
+            gain = (np.abs(missing) - np.abs(missing - count)) / data.class_counts
+            takes = missing[label] > 0 and count[label] and not chosen[unit[0]] and gain.sum() > 0
+            if takes and (groups_left[count > 0] > 1).all():
+                chosen[unit] = True
+                missing -= count
+                groups_left -= count > 0
+    return chosen
+
+
+@given(st.integers(0, 99), st.integers(2, 7), st.integers(3, 60))
+def test_whole_groups_are_chosen_by_the_rule(seed, classes, num_groups):
+    generator = np.random.default_rng(seed)
+    labels = np.concatenate([np.arange(classes), generator.integers(classes, size=80)])
+    groups = generator.integers(num_groups, size=len(labels))
+    data = from_arrays(np.zeros((len(labels), 1, 1), np.uint8), labels, groups=groups)
+    wanted = data.class_counts // 3
+    np.testing.assert_array_equal(
+        _choose(data, wanted, seed=seed, purpose="test"),
+        slow_choice(data, wanted, seed=seed, purpose="test"),
+    )

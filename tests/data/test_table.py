@@ -35,7 +35,7 @@ def test_groups_and_splits(write):
         )
     )
     assert data.groups.tolist() == ["p1", "p2", "p3", "p3"]
-    assert data.parts.tolist() == ["train", "test", "", "val"]
+    assert data.parts.tolist() == ["train", "test", "train", "val"]
 
 
 def test_a_byte_order_mark_and_other_columns(write):

@@ -16,8 +16,10 @@ QUICK = {
 def quick_train(tmp_path):
     """Trains on the digits for a few epochs: ``quick_train(method="baseline")``."""
 
-    def run(out="run", *, resume=False, watcher=None, **settings):
-        config = TrainConfig(**(QUICK | settings))
-        return train(config, tmp_path / out, resume=resume, watcher=watcher)
+    def run(out="run", *, resume=False, watcher=None, network=None, **settings):
+        own = network if callable(network) else None
+        named = {"network": network} if isinstance(network, str) else {}
+        config = TrainConfig(**(QUICK | settings | named))
+        return train(config, tmp_path / out, resume=resume, watcher=watcher, network=own)
 
     return run

@@ -84,3 +84,11 @@ def test_a_mistake_in_several_processes_ends_all_of_them(tmp_path):
     _, errors = process.communicate(timeout=120)
     assert process.returncode != 0
     assert "there is no method 'magic'" in errors
+
+
+def test_a_folder_in_use_is_refused_before_processes_start(tmp_path):
+    with RunFolder(tmp_path / "run").in_use():
+        process = cosen("digits", "--devices=2", "--device=cpu", f"--out={tmp_path / 'run'}")
+        _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert errors.count("in use by another process") == 1

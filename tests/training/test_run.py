@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from cosen.costs import CostLearner
@@ -227,7 +228,11 @@ def test_changed_data_is_noticed(quick_train, make_folder):
     [
         ({"method": "magic"}, InputError, "there is no method 'magic'; .*baseline, fixed-h, cosen"),
         ({"method": "baselin"}, InputError, "did you mean 'baseline'"),
-        ({"method": "baseline", "costs": {"cost_lr": 1}}, InputError, "does not take these"),
+        (
+            {"method": "baseline", "costs": {"cost_lr": 1}},
+            InputError,
+            "does not take these costs: cost_lr=1",
+        ),
         ({"costs": {"cost_lrr": 1}}, InputError, "cost_lrr"),
         ({"network": "resnet"}, InputError, "did you mean 'resnet32'"),
         ({"split": "half"}, InputError, "split 'half' is not known"),
@@ -328,7 +333,10 @@ def test_calibration_finds_the_temperature():
     logits = torch.randn(4000, 3, generator=generator)
     target = torch.distributions.Categorical(logits=logits).sample()
     assert calibrated_temperature(3 * logits, target) == pytest.approx(3, rel=0.2)
-    assert calibrated_temperature(logits[:1], target[:1]) == 1.0
+    assert 0.5 < calibrated_temperature(logits[:3], target[:3]) < 2, "three samples decide little"
+    assert calibrated_temperature(logits[:0], target[:0]) == 1.0
+    sure = 20 * torch.eye(3)
+    assert calibrated_temperature(sure, torch.arange(3)) == 1.0, "no errors: never more confident"
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
@@ -367,3 +375,119 @@ def test_config_is_frozen():
     with pytest.raises(AttributeError):
         TrainConfig().epochs = 3
     assert replace(TrainConfig(), epochs=3).epochs == 3
+
+
+# What a review found
+
+
+def test_broken_images_are_named_or_left_out(quick_train, make_folder):
+    root = make_folder(cat=12, dog=12)
+    (root / "cat" / "000.png").write_bytes(b"no image")
+    (root / "dog" / "gone.png").symlink_to(root / "nowhere.png")
+    settings = {"data": str(root), "imbalance": None, "size": 8, "epochs": 1}
+    with pytest.raises(DataError, match=r"cat/000\.png: not an image"):
+        quick_train(**settings)
+    run = quick_train(**settings, skip_broken=True)
+    assert sum(sum(counts) for counts in run.about()["class_counts"].values()) == 23
+
+
+def test_a_validation_folder_of_the_users_own_is_kept(quick_train, make_folder):
+    make_folder("set/train", cat=20, dog=20)
+    root = make_folder("set/val", cat=5, dog=5).parent
+    run = quick_train(data=str(root), imbalance=None, size=8, epochs=1)
+    _, names = run.predictions()
+    assert all(name.startswith("val/") for name in names["val"])
+    assert len(names["val"]) == 10
+    assert all(name.startswith("train/") for name in names["test"])
+
+
+def test_what_is_cut_off_while_images_are_read_can_be_resumed(quick_train, monkeypatch):
+    from cosen.training import run as run_module
+
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_module, "make_task", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        quick_train(epochs=1)
+    monkeypatch.undo()
+    assert quick_train(resume=True).metrics()["test"]["samples"] > 0
+
+
+def test_a_mistake_leaves_the_folder_free(quick_train):
+    with pytest.raises(InputError):
+        quick_train(freeze="nothing")
+    assert quick_train(epochs=1).is_finished
+
+
+def test_the_last_line_of_the_history_is_not_lost(quick_train):
+    run = quick_train(epochs=3)
+    path = run.path / "history.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    (run.path / "metrics.json").unlink()
+    assert len(quick_train(resume=True).history()) == 3
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("unexpected pos 64"), SafetensorError("No space left on device")]
+)
+def test_a_full_disk_as_the_writers_report_it(tmp_path, error):
+    def fail(_):
+        raise error
+
+    with pytest.raises(RunError, match="is kept; free some space"):
+        atomic.write_with(tmp_path / "file", fail)
+
+
+def test_files_can_be_read_by_others(quick_train):
+    run = quick_train(epochs=1)
+    for name in ("model.safetensors", "checkpoint.pt", "predictions.safetensors"):
+        assert (run.path / name).stat().st_mode & 0o044 == 0o044
+
+
+def write_costs(path, value):
+    names = [str(digit) for digit in range(10)]
+    lines = [",".join(["", *names])]
+    lines += [",".join([p, *("0" if p == n else str(value) for n in names)]) for p in names]
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def test_an_experts_costs_are_blended_from_a_file(quick_train, tmp_path):
+    expert = write_costs(tmp_path / "costs.csv", 2)
+    run = quick_train(epochs=1, costs={"expert": expert, "expert_weight": 1.0, "cost_lr": 1.0})
+    torch.testing.assert_close(run.cost_steps()[0]["costs"], torch.ones(10, 10))
+
+
+def test_an_experts_file_may_move_after_the_start(quick_train, tmp_path):
+    expert = write_costs(tmp_path / "costs.csv", 1)
+    run = quick_train(epochs=1, expert=expert)
+    (tmp_path / "costs.csv").unlink()
+    before = run.metrics()
+    assert quick_train(resume=True).metrics() == before
+    with pytest.raises(InputError, match="no cost above zero"):
+        quick_train("zero", expert=write_costs(tmp_path / "zero.csv", 0))
+
+
+def test_a_module_of_ones_own_is_trained(quick_train):
+    def own():
+        return torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)
+        )
+
+    run = quick_train(epochs=8, imbalance=None, network=own)
+    assert run.metrics()["test"]["accuracy"] > 0.8
+    classifier, _ = load_model(run.path, network=own)
+    assert classifier(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
+    with pytest.raises(RunError, match="a module of your own"):
+        load_model(run.path)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"momentum": -1.0}, {"seed": 2**40}, {"lr": float("nan")}, {"validation": 1.0}],
+    ids=str,
+)
+def test_impossible_settings_are_refused(settings):
+    with pytest.raises(InputError):
+        TrainConfig(**settings)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cosen.cli.data import Data, DataRoot, Exclude, Json
+from cosen.cli.data import DataRoot, Exclude, Json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 
 def train(
-    data: Data = "digits",
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            help="A folder of class folders, a CSV of path and label, or a name; else digits.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder.")] = None,
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the run in this folder; nothing else counts.")
@@ -60,40 +66,43 @@ def train(
 
         cosen train photos/ --config settings.toml --set costs.acceptance=revert
     """
+    from cosen.errors import InputError
     from cosen.training.config import TrainConfig, make_config, read_config
     from cosen.training.run import train as run_training
 
+    given: dict[str, Any] = {
+        "data": data,
+        "method": method,
+        "network": network,
+        "weights": weights,
+        "size": size,
+        "split": split,
+        "imbalance": imbalance,
+        "objective": objective,
+        "augment": augment,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "lr": lr,
+        "patience": patience,
+        "seed": seed,
+        "device": device,
+        "devices": devices,
+        "skip_broken": skip_broken or None,
+        "exclude": tuple(exclude) if exclude else None,
+        "data_root": str(data_root) if data_root else None,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    given |= dict(setting(text) for text in set_ or [])
     if resume is not None:
+        extra = [*given, *(["out"] if out else []), *(["config"] if config else [])]
+        if extra:
+            raise InputError(
+                f"--resume goes on as the run was started: leave out {', '.join(extra)}"
+            )
         settings, folder = TrainConfig(), resume
     else:
-        given: dict[str, Any] = {
-            "method": method,
-            "network": network,
-            "weights": weights,
-            "size": size,
-            "split": split,
-            "imbalance": imbalance,
-            "objective": objective,
-            "augment": augment,
-            "epochs": epochs,
-            "batch_size": batch_size,
-            "lr": lr,
-            "patience": patience,
-            "seed": seed,
-            "device": device,
-            "devices": devices,
-            "skip_broken": skip_broken or None,
-            "exclude": tuple(exclude) if exclude else None,
-            "data_root": str(data_root) if data_root else None,
-        }
-        from_file = read_config(config) if config else {}
-        settings = make_config({"data": data} | from_file)
-        settings = make_config(
-            {name: value for name, value in given.items() if value is not None}, base=settings
-        )
-        settings = make_config(dict(setting(text) for text in set_ or []), base=settings)
-        if data != "digits":
-            settings = make_config({"data": data}, base=settings)
+        settings = make_config(read_config(config) if config else {})
+        settings = make_config(given, base=settings)
         folder = out or _free_folder(settings.data, settings.method, settings.seed)
     with _watched(json_) as (watcher, progress):
         try:
@@ -111,11 +120,11 @@ def train(
         report(run, json_=json_)
 
 
-def report(run: "RunFolder", *, json_: bool) -> None:
-    """Print what the test set says."""
+def report(run: "RunFolder", *, json_: bool, metrics: dict[str, Any] | None = None) -> None:
+    """Print what the test set says, as stored or as given."""
     from rich.console import Console
 
-    metrics = run.metrics()
+    metrics = metrics or run.metrics()
     if json_:
         typer.echo(json.dumps({"run": str(run.path), **metrics}, indent=2))
     else:
@@ -142,9 +151,10 @@ def _print_metrics(run: "RunFolder", test: dict[str, Any], console: "Console") -
             f"{100 * test['class_precision'][label]:.1f}",
         )
     console.print(table)
+    rare = "-" if test["rare_recall"] is None else f"{100 * test['rare_recall']:.2f} %"
     console.print(
         f"accuracy {100 * test['accuracy']:.2f} %, mean recall {100 * test['mean_recall']:.2f} %, "
-        f"rarest third {100 * (test['rare_recall'] or 0):.2f} %, on {test['samples']} test images"
+        f"rarest third {rare}, error {100 * test['error']:.2f} %, on {test['samples']} test images"
     )
     console.print(Text(f"Everything is in {run.path}"))
 
@@ -161,10 +171,19 @@ def setting(text: str) -> tuple[str, str]:
 
 def _free_folder(data: str, method: str, seed: int) -> Path:
     """A folder below ``runs`` that is not there yet."""
+    import os
+
+    from cosen.errors import InputError
+
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        raise InputError("name the run folder with --out, so that all processes use the same")
+    if "COSEN_OUT" in os.environ:  # this process was started by the first one
+        return Path(os.environ["COSEN_OUT"])
     base = f"{Path(data.replace(':', '-')).stem}-{method}-{seed}"
     folder, number = Path("runs") / base, 2
     while folder.exists():
         folder, number = Path("runs") / f"{base}-{number}", number + 1
+    os.environ["COSEN_OUT"] = str(folder)
     return folder
 
 

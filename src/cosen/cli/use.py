@@ -40,7 +40,7 @@ def evaluate(
 ) -> None:
     """Say how good a run is: on its own test images, or on all images of other data.
 
-    With --costs, the error on other data is the mean cost, the worst mistake being 1.
+    With --costs, the error is the mean cost, the worst mistake being 1.
 
     Examples:
 
@@ -55,7 +55,9 @@ def evaluate(
     from cosen.training.run_folder import RunFolder
 
     if data is None:
-        report(RunFolder.existing(run), json_=json_)
+        folder = RunFolder.existing(run)
+        metrics = evaluate_run(run, objective=_read_costs(run, costs))
+        report(folder, json_=json_, metrics=metrics)
         return
     with progress_bar("Reading images", quiet=json_) as progress:
         metrics = evaluate_run(

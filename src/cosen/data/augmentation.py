@@ -38,9 +38,7 @@ class Augmentation:
         num_classes: int,
         generator: torch.Generator,
     ) -> None:
-        unknown = [name for name in names if name not in NAMES]
-        if unknown:
-            raise InputError(f"augmentation {unknown[0]!r} is not known: use {', '.join(NAMES)}")
+        check_names(names)
         if "randaugment" in names and channels != 3:
             raise InputError("randaugment needs RGB images, but these are grey: leave it out")
         self.num_classes = num_classes
@@ -63,6 +61,13 @@ class Augmentation:
                     :, None
                 ] * one_hot(second.long(), self.num_classes)
         return images.contiguous(memory_format=torch.channels_last), target
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse a name that is not one of :data:`NAMES`."""
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        raise InputError(f"augmentation {unknown[0]!r} is not known: use {', '.join(NAMES)}")
 
 
 def _step(name: str, size: tuple[int, int], channels: int) -> Callable[..., Any]:

@@ -194,6 +194,7 @@ class FeatureBatches:
     Args:
         features: Shape ``(samples, D)``.
         target: Classes, shape ``(samples,)``.
+        rows: Which row of the features each sample is; None where they are in step.
         batch_size: Samples in a batch, over all processes.
         order: Draws a new order for each pass, or None.
         device: Where the tensors go.
@@ -206,11 +207,13 @@ class FeatureBatches:
         target: Tensor,
         *,
         batch_size: int,
+        rows: Tensor | None = None,
         order: torch.Generator | None = None,
         device: torch.device | str = "cpu",
         share: Share | None = None,
     ) -> None:
         self.features = features
+        self.rows = rows
         self.target = target
         self.batch_size = batch_size
         self.order = order
@@ -224,6 +227,7 @@ class FeatureBatches:
         for positions, weight in batch_positions(
             len(self.target), self.batch_size, order=self.order, share=self.share
         ):
-            rows = torch.from_numpy(positions)
-            inputs, target = self.features[rows], self.target[rows]
+            samples = torch.from_numpy(positions)
+            rows = samples if self.rows is None else self.rows[samples]
+            inputs, target = self.features[rows], self.target[samples]
             yield Batch(inputs.to(self.device), target.to(self.device), weight)

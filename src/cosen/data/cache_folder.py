@@ -2,7 +2,9 @@
 
 An entry is a file or a folder under a kind (``images``, ``features``) and a key that says all that
 it depends on. It is written beside its place and moved there in one step, under a lock that other
-processes wait for. When the whole grows past its bound, what was not used for longest goes.
+processes wait for. A note beside it says that it is whole; one without a readable note is built
+again. When the whole grows past its bound, what was not used for longest goes, but nothing whose
+lock another process holds.
 """
 
 import hashlib
@@ -11,13 +13,14 @@ import os
 import shutil
 import sqlite3
 import time
+from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from cosen.data.stores import ImageFiles, ImagePatches, ImageStore
 from cosen.errors import DataError
@@ -25,6 +28,7 @@ from cosen.errors import DataError
 DEFAULT_BOUND = 20 * 2**30
 KINDS = ("images", "features")
 UNFINISHED = "unfinished"
+DATABASE = "contents.sqlite"
 
 
 @dataclass(frozen=True)
@@ -69,22 +73,37 @@ class CacheFolder:
     @contextmanager
     def locked(self, kind: str, key: str) -> Iterator[Path]:
         """Hold an entry's lock: one process builds it, the others wait and find it there."""
-        with FileLock(self.root / kind / f"{key}.lock"):
+        lock = FileLock(self.root / kind / f"{key}.lock")
+        try:
+            lock.acquire()
+        except OSError as error:
+            raise cannot_write(self.root, error) from error
+        try:
             yield self.path(kind, key)
+        finally:
+            lock.release()
 
     def use(self, path: Path, note: dict[str, Any]) -> None:
         """Note that an entry was used now, and what is known of it (at least ``about``)."""
-        _note_of(path).write_text(json.dumps(note), encoding="utf-8")
-        os.utime(path)
+        partial = path.with_name(f"{path.name}.{os.getpid()}.json")
+        try:
+            partial.write_text(json.dumps(note), encoding="utf-8")
+            partial.replace(_note_of(path))
+            os.utime(path)
+        except OSError as error:
+            raise cannot_write(path.parent, error) from error
+        finally:
+            partial.unlink(missing_ok=True)
 
-    def has(self, path: Path) -> bool:
-        """Whether an entry is there and whole."""
-        return path.exists() and _note_of(path).exists()
-
-    def note(self, path: Path) -> dict[str, Any]:
-        """What was noted of an entry."""
-        note: dict[str, Any] = json.loads(_note_of(path).read_text(encoding="utf-8"))
-        return note
+    def note(self, path: Path) -> dict[str, Any] | None:
+        """What was noted of an entry; None if it is not there, or not whole."""
+        if not path.exists():
+            return None
+        try:
+            note = json.loads(_note_of(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return note if isinstance(note, dict) and "about" in note else None
 
     def entries(self) -> list[Entry]:
         """What is there, the longest unused first."""
@@ -94,15 +113,21 @@ class CacheFolder:
                 if path.suffix in (".lock", ".json"):
                     continue
                 try:
-                    about = self.note(path)["about"] if self.has(path) else UNFINISHED
+                    note = self.note(path)
+                    about = UNFINISHED if note is None else str(note["about"])
                     used = path.stat().st_mtime
                     found.append(Entry(kind, path.name, path, _size(path), used, about))
                 except FileNotFoundError:
                     continue  # another process cleared it in this moment
         return sorted(found, key=lambda entry: entry.used)
 
-    def make_room(self, needed: int) -> None:
-        """Drop what was not used for longest until so many more bytes fit the bound."""
+    def make_room(self, needed: int, *, keep: Path | None = None) -> None:
+        """Drop what was not used for longest until so many more bytes fit the bound.
+
+        Args:
+            needed: Bytes to make room for.
+            keep: An entry that stays: the one whose lock is held now.
+        """
         if needed > self.bound:
             raise DataError(
                 f"{needed / 2**30:.1f} GiB do not fit a cache of {self.bound / 2**30:.1f} GiB: "
@@ -116,31 +141,52 @@ class CacheFolder:
             # not what another process is writing now: an unfinished entry is left for a day
             if entry.about == UNFINISHED and time.time() - entry.used < 86_400:
                 continue
-            self.remove(entry)
-            total -= entry.size
-
-    def remove(self, entry: Entry) -> None:
-        if entry.path.is_dir():
-            shutil.rmtree(entry.path, ignore_errors=True)
-        else:
-            entry.path.unlink(missing_ok=True)
-        _note_of(entry.path).unlink(missing_ok=True)
+            if entry.path == keep:
+                continue
+            with self._locked_at_once(entry.kind, entry.path) as free:
+                if free:
+                    _remove(entry.path)
+                    _remove(_note_of(entry.path))
+                    total -= entry.size
 
     def clear(self) -> int:
-        """Drop everything; returns the bytes freed."""
-        entries = self.entries()
-        for entry in entries:
-            self.remove(entry)
+        """Drop everything that no process is using now; returns the bytes freed."""
+        freed = 0
         for kind in KINDS:
-            for lock in (self.root / kind).glob("*.lock"):
-                lock.unlink(missing_ok=True)
-        (self.root / "contents.sqlite").unlink(missing_ok=True)
-        return sum(entry.size for entry in entries)
+            by_key = defaultdict(list)
+            for path in (self.root / kind).iterdir():
+                by_key[_key_in(path)].append(path)
+            for paths in by_key.values():
+                with self._locked_at_once(kind, paths[0]) as free:
+                    if not free:
+                        continue
+                    lock = self.root / kind / f"{_key_in(paths[0])}.lock"
+                    for path in {*paths, lock}:
+                        if path.suffix not in (".lock", ".json") and path.exists():
+                            freed += _size(path)
+                        _remove(path)
+        self._forget_contents()
+        return freed
+
+    @contextmanager
+    def _locked_at_once(self, kind: str, path: Path) -> Iterator[bool]:
+        """Hold the lock of what a file belongs to, if no one else does; tells whether."""
+        lock = FileLock(self.root / kind / f"{_key_in(path)}.lock", timeout=0)
+        try:
+            lock.acquire()
+        except (Timeout, OSError):
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
 
     def contents(self, images: ImageStore) -> list[bytes]:
         """The digest of each image's content; a file unchanged since last time is not read again.
 
-        Unchanged means the same path, size, inode and times of modification and change.
+        Unchanged means the same path, size, inode and times of modification and change. A file
+        that cannot be read has a digest that says so; decoding it tells the reason.
         """
         if isinstance(images, ImagePatches):
             of_files = self.contents(images.files)
@@ -153,43 +199,67 @@ class CacheFolder:
         if not isinstance(images, ImageFiles):
             return [images.content(number) for number in range(len(images))]
         known = self._known_contents()
-        digests, fresh = [], {}
+        digests: list[bytes] = []
+        fresh: dict[bytes, tuple[str, bytes]] = {}
         for number, path in enumerate(images.paths):
+            name = os.fsencode(path.absolute())
             try:
                 status = path.stat()
                 identity = json.dumps(
                     [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
                 )
-                remembered = known.get(str(path.absolute()))
+                remembered = known.get(name)
                 if remembered is None or remembered[0] != identity:
                     remembered = (identity, images.content(number))
-                    fresh[str(path.absolute())] = remembered
+                    fresh[name] = remembered
             except OSError as error:
-                raise DataError(f"cannot read {path}: {error.strerror}") from error
-            digests.append(remembered[1])
+                digests.append(f"unreadable: {error.strerror}".encode())
+            else:
+                digests.append(remembered[1])
         if fresh:
             self._remember(fresh)
         return digests
 
     def _database(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self.root / "contents.sqlite", timeout=60)
+        database = sqlite3.connect(self.root / DATABASE, timeout=60)
         database.execute(
-            "CREATE TABLE IF NOT EXISTS contents "
-            "(path TEXT PRIMARY KEY, identity TEXT, digest BLOB)"
+            "CREATE TABLE IF NOT EXISTS digests (path BLOB PRIMARY KEY, identity TEXT, digest BLOB)"
         )
         return database
 
-    def _known_contents(self) -> dict[str, tuple[str, bytes]]:
-        with closing(self._database()) as database:
-            rows = database.execute("SELECT path, identity, digest FROM contents")
-            return {path: (identity, digest) for path, identity, digest in rows}
+    def _known_contents(self) -> dict[bytes, tuple[str, bytes]]:
+        try:
+            with closing(self._database()) as database:
+                rows = database.execute("SELECT path, identity, digest FROM digests")
+                return {path: (identity, digest) for path, identity, digest in rows}
+        except sqlite3.OperationalError:
+            return {}  # the disk is full: files are read again
+        except sqlite3.DatabaseError:
+            (self.root / DATABASE).unlink(missing_ok=True)  # no database any more
+            return {}
 
-    def _remember(self, fresh: dict[str, tuple[str, bytes]]) -> None:
-        with closing(self._database()) as database, database:
+    def _remember(self, fresh: dict[bytes, tuple[str, bytes]]) -> None:
+        with (
+            suppress(sqlite3.OperationalError),  # the disk is full: files are read again
+            closing(self._database()) as database,
+            database,
+        ):
             database.executemany(
-                "INSERT OR REPLACE INTO contents VALUES (?, ?, ?)",
+                "INSERT OR REPLACE INTO digests VALUES (?, ?, ?)",
                 [(path, identity, digest) for path, (identity, digest) in fresh.items()],
             )
+
+    def _forget_contents(self) -> None:
+        """Empty the database; the file stays, for another process may have it open."""
+        try:
+            with closing(self._database()) as database:
+                database.execute("DELETE FROM digests")
+                database.commit()
+                database.execute("VACUUM")
+        except sqlite3.OperationalError:
+            return  # in use, or the disk is full
+        except sqlite3.DatabaseError:
+            (self.root / DATABASE).unlink(missing_ok=True)
 
 
 def key_of(*parts: object) -> str:
@@ -199,6 +269,28 @@ def key_of(*parts: object) -> str:
         data = part if isinstance(part, bytes) else repr(part).encode()
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()
+
+
+def cannot_write(folder: Path, error: Exception) -> DataError:
+    """The error for a cache that nothing more can be written to."""
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return DataError(
+        f"cannot write {folder} ({reason}): free some space, "
+        "or name another cache folder with COSEN_CACHE"
+    )
+
+
+def _key_in(path: Path) -> str:
+    """The key of the entry that a file is, or is the lock, the note or a part of."""
+    return path.name.partition(".")[0]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):  # Windows does not remove what a process has open
+            path.unlink(missing_ok=True)
 
 
 def _note_of(path: Path) -> Path:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from cosen.data.labelled import LabelledImages
+from cosen.data.stores import printable
 from cosen.errors import BrokenImageError, DataError
 
 Progress = Callable[[int, int], None]
@@ -45,7 +46,7 @@ def find_broken(data: LabelledImages, *, progress: Progress | None = None) -> di
 
 def broken_images_error(data: LabelledImages, broken: dict[int, str]) -> DataError:
     """The error that names all of them at once, and what to do."""
-    lines = [f"  {data.images.name(row)}: {broken[row]}" for row in sorted(broken)]
+    lines = [f"  {printable(data.images.name(row))}: {broken[row]}" for row in sorted(broken)]
     return DataError(
         f"{data.source}: {len(broken)} of {len(data)} files cannot be used:\n"
         + "\n".join(lines)

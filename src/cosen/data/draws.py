@@ -22,8 +22,10 @@ def draw_order(names: Iterable[str], *, seed: int, purpose: str) -> np.ndarray:
         >>> draw_order(["a", "b", "c", "d"], seed=0, purpose="test").tolist()
         [3, 1, 2, 0]
     """
+    texts = (f"{seed}\0{purpose}\0{name}" for name in names)
     keys = [
-        hashlib.blake2b(f"{seed}\0{purpose}\0{name}".encode(), digest_size=16).digest()
-        for name in names
+        # the bytes of a file's name, whether or not they are UTF-8
+        hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+        for text in texts
     ]
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)

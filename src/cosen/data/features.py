@@ -9,11 +9,12 @@ import os
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from cosen.data.batches import Batches, Normalise
-from cosen.data.cache_folder import CacheFolder, key_of
+from cosen.data.cache_folder import CacheFolder, cannot_write, key_of
 from cosen.data.decoding import Progress
 from cosen.data.image_cache import DecodedImages
 from cosen.errors import InputError
@@ -58,18 +59,28 @@ def embed(
     total = len(decoded.data)
     shards = [range(start, min(start + SHARD, total)) for start in range(0, total, SHARD)]
     with cache.locked("features", key) as folder:
-        folder.mkdir(exist_ok=True)
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise cannot_write(folder.parent, error) from error
         files = [folder / f"{number:06d}.safetensors" for number in range(len(shards))]
-        missing = [number for number, file in enumerate(files) if not file.exists()]
-        done = sum(len(shards[n]) for n in range(len(shards)) if n not in set(missing))
+        kept = {
+            number: features
+            for number, (file, shard) in enumerate(zip(files, shards, strict=True))
+            if (features := _load(file)) is not None and len(features) == len(shard)
+        }
+        done = sum(len(shards[number]) for number in kept)
         was_training = network.training
         network.eval().to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         try:
-            for number in missing:
+            for number in range(len(shards)):
+                if number in kept:
+                    continue
                 features = _compute(
                     network, decoded, shards[number], normalise, batch_size, device, dtype
                 )
                 _save(features, files[number])
+                kept[number] = features
                 done += len(shards[number])
                 if progress is not None:
                     progress(done, total)
@@ -77,8 +88,9 @@ def embed(
             network.train(was_training)
         about = f"{decoded.data.source}: features of {total} images by {type(network).__name__}"
         cache.use(folder, {"about": about})
-        cache.make_room(0)
-        return torch.cat([load_file(file)["features"] for file in files])
+        together = torch.cat([kept[number] for number in range(len(shards))])
+        cache.make_room(0, keep=folder)
+        return together
 
 
 def _compute(
@@ -108,8 +120,21 @@ def _compute(
 
 def _save(features: Tensor, file: Path) -> None:
     partial = file.with_name(f"{file.name}.{os.getpid()}.part")
-    save_file({"features": features.contiguous()}, partial)
-    partial.replace(file)
+    try:
+        save_file({"features": features.contiguous()}, partial)
+        partial.replace(file)
+    except (SafetensorError, OSError) as error:
+        raise cannot_write(file.parent.parent, error) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _load(file: Path) -> Tensor | None:
+    """The features in a shard; None where it is missing or cut off."""
+    try:
+        return load_file(file)["features"]
+    except (SafetensorError, OSError, KeyError):
+        return None
 
 
 def weights_digest(network: nn.Module) -> str:

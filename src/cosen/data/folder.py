@@ -8,7 +8,7 @@ import numpy as np
 
 from cosen.data.images import SYSTEM_FILES
 from cosen.data.labelled import LabelledImages
-from cosen.data.stores import ImageFiles
+from cosen.data.stores import ImageFiles, printable
 from cosen.errors import DataError
 
 PART_FOLDERS = {
@@ -37,15 +37,9 @@ def from_folder(root: Path | str, *, exclude: tuple[str, ...] = ()) -> LabelledI
     root = Path(root)
     if not root.is_dir():
         raise DataError(f"{root} is not a folder: give a folder of class folders")
-    folders = _folders(root)
-    split = bool(folders) and all(folder.name.lower() in PART_FOLDERS for folder in folders)
-    tops = {root: ""}
-    if split:
-        tops = {folder: PART_FOLDERS[folder.name.lower()] for folder in folders}
-    if split and "train" not in tops.values():
-        raise DataError(
-            f"{root} has the folders {', '.join(f.name for f in folders)}, but no 'train'"
-        )
+    parts = _part_folders(root, exclude)
+    split = bool(parts)
+    tops = parts or {root: ""}
 
     found: list[tuple[str, str, Path]] = []  # class, part, file
     empty: list[str] = []
@@ -53,10 +47,15 @@ def from_folder(root: Path | str, *, exclude: tuple[str, ...] = ()) -> LabelledI
         for class_folder in _folders(top):
             if class_folder.name in exclude:
                 continue
+            if printable(class_folder.name) != class_folder.name:
+                raise DataError(
+                    f"the name of the class folder {printable(str(class_folder))} is not UTF-8: "
+                    "rename it"
+                )
             files = sorted(files_below(class_folder))
             found += [(class_folder.name, part, file) for file in files]
             if not files:
-                empty.append(str(class_folder.relative_to(root)))
+                empty.append(printable(str(class_folder.relative_to(root))))
     class_names = tuple(sorted({name for name, _, _ in found}))
     _refuse_what_cannot_be_learned(root, found, class_names, empty)
 
@@ -66,9 +65,35 @@ def from_folder(root: Path | str, *, exclude: tuple[str, ...] = ()) -> LabelledI
         rows=np.arange(len(found)),
         labels=np.array([number[name] for name, _, _ in found], dtype=np.int64),
         class_names=class_names,
-        source=str(root),
+        source=printable(str(root)),
         parts=np.array([part for _, part, _ in found]) if split else None,
     )
+
+
+def _part_folders(root: Path, exclude: tuple[str, ...]) -> dict[Path, str]:
+    """The folders below a root that are its splits, each with its part; none if it has classes."""
+    folders = _folders(root)
+    parts = {
+        folder: PART_FOLDERS[folder.name.lower()]
+        for folder in folders
+        if folder.name.lower() in PART_FOLDERS
+    }
+    others = [folder.name for folder in folders if folder not in parts]
+    others = [printable(name) for name in others if name not in exclude]
+    found = set(parts.values())
+    if others and "train" in found and len(found) > 1:
+        raise DataError(
+            f"{root} has {', '.join(repr(folder.name) for folder in parts)}, but beside them "
+            f"{', '.join(map(repr, others))}: if those are no classes, move them elsewhere or "
+            "leave them out with --exclude; if all are classes, rename those called as splits are"
+        )
+    if others:
+        return {}
+    if parts and "train" not in found:
+        raise DataError(
+            f"{root} has the folders {', '.join(folder.name for folder in parts)}, but no 'train'"
+        )
+    return parts
 
 
 def _refuse_what_cannot_be_learned(

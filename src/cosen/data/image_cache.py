@@ -1,5 +1,6 @@
 """Images decoded once: one memory-mapped array of uint8 for a store and a preprocessing."""
 
+import errno
 import logging
 import os
 from dataclasses import dataclass
@@ -7,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from cosen.data.cache_folder import CacheFolder, key_of
+from cosen.data.cache_folder import CacheFolder, cannot_write, key_of
 from cosen.data.decoding import Progress, broken_images_error, in_threads
 from cosen.data.labelled import LabelledImages
 from cosen.data.preprocess import Preprocess
 from cosen.data.stores import ImageArray
-from cosen.errors import BrokenImageError, DataError
+from cosen.errors import BrokenImageError
 
 VERSION = 1
 """To be raised when decoding or preprocessing changes what comes out."""
@@ -58,15 +59,16 @@ def decode_images(
     shape = (len(images), *preprocess.shape)
     cache = cache or CacheFolder()
     key = key_of(VERSION, preprocess, *cache.contents(images))
-    if isinstance(images, ImageArray) and images.images.size == np.prod(shape):
+    if isinstance(images, ImageArray) and images.shape == preprocess.shape:
         pixels = images.images.reshape(shape)
         pixels.flags.writeable = False
         return DecodedImages(data, pixels, key)  # as they are: nothing to decode or to keep
     with cache.locked("images", key) as path:
-        if cache.has(path):
-            broken = cache.note(path)["broken"]
+        note = cache.note(path)
+        if note is not None and "broken" in note and path.stat().st_size == np.prod(shape):
+            broken = note["broken"]
         else:
-            cache.make_room(int(np.prod(shape)))
+            cache.make_room(int(np.prod(shape)), keep=path)
             broken = _build(data, preprocess, path, shape, progress)
         cache.use(path, {"about": f"{data.source}: {len(images)} images", "broken": broken})
         pixels = np.memmap(path, dtype=np.uint8, mode="r", shape=shape)
@@ -102,16 +104,29 @@ def _build(
             broken[str(row)] = str(error)
 
     try:
-        pixels = np.memmap(partial, dtype=np.uint8, mode="w+", shape=shape)
+        _reserve(partial, int(np.prod(shape)))
+        pixels = np.memmap(partial, dtype=np.uint8, mode="r+", shape=shape)
         for _ in in_threads(decode, range(shape[0]), progress):
             pass
         pixels.flush()
         partial.replace(path)
     except OSError as error:
-        raise DataError(
-            f"cannot write {path.parent} ({error.strerror}): free some space, "
-            "or name another cache folder with COSEN_CACHE"
-        ) from error
+        raise cannot_write(path.parent, error) from error
     finally:
         partial.unlink(missing_ok=True)
     return broken
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Make a file of zeros that has its space: writing to a mapped hole of a full disk kills."""
+    with path.open("wb") as file:
+        if hasattr(os, "posix_fallocate"):
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+                    raise  # else the file system does not know it
+        piece = bytes(2**20)
+        for start in range(0, size, len(piece)):
+            file.write(piece[: size - start])

@@ -13,8 +13,8 @@ SUFFIXES = frozenset(
     (".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 )
 
-SYSTEM_FILES = frozenset(("Thumbs.db", "desktop.ini"))
-"""What file managers leave behind beside images; hidden files are passed over as well."""
+SYSTEM_FILES = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
+"""What file managers and archivers leave beside images; what is hidden is passed over as well."""
 
 
 def decode_image(source: Path | bytes, *, least_size: tuple[int, int] | None = None) -> Image.Image:

@@ -11,7 +11,7 @@ import numpy as np
 from cosen.data.decoding import Progress, in_threads
 from cosen.data.images import is_animated
 from cosen.data.labelled import LabelledImages
-from cosen.data.stores import ImageFiles
+from cosen.data.stores import ImageFiles, printable
 from cosen.errors import BrokenImageError
 
 SMALL_FOR_VALIDATION = 4
@@ -121,12 +121,12 @@ def inspect_data(data: LabelledImages, *, progress: Progress | None = None) -> I
             if count < SMALL_FOR_VALIDATION
         ),
         "broken": {
-            data.names[position]: look.problem
+            printable(data.names[position]): look.problem
             for position, look in enumerate(looks)
             if look.problem is not None
         },
         "animated": tuple(
-            data.names[position] for position, look in enumerate(looks) if look.animated
+            printable(data.names[position]) for position, look in enumerate(looks) if look.animated
         ),
         "imbalance_ratio": float(present.max() / present.min()) if len(present) else 1.0,
     }
@@ -173,7 +173,7 @@ def _find_twins(data: LabelledImages, parts: np.ndarray, looks: list[_Look]) -> 
             same[look.pixels].append(position)
     return tuple(
         Twins(
-            names=tuple(data.names[position] for position in positions),
+            names=tuple(printable(data.names[position]) for position in positions),
             classes=tuple(data.class_names[data.labels[position]] for position in positions),
             parts=tuple(str(parts[position]) for position in positions),
         )

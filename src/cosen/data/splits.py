@@ -4,6 +4,7 @@ Every split is stratified by class. Where images have groups (a lesion, a patien
 that patches were cut from), a group is never torn apart.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,14 @@ VALIDATION_SHARE = 0.05
 
 @dataclass(frozen=True)
 class OfficialSplit:
-    """As the source has it: its training and test parts, and its validation part if any."""
+    """As the source has it: its training and test parts, and its validation part if any.
+
+    Attributes:
+        test: Where the source has no test part, the share of its training part that is tested on
+            instead; 0 refuses such a source.
+    """
+
+    test: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -97,8 +105,8 @@ def split_off_test(
 ) -> tuple[LabelledImages, LabelledImages]:
     """The training pool and the test set."""
     match how:
-        case OfficialSplit():
-            return _official(data)
+        case OfficialSplit(share):
+            return _official(data, share, seed=seed)
         case FractionSplit(share):
             if not 0 < share < 1:
                 raise InputError(f"the training share must lie between 0 and 1, but is {share}")
@@ -145,15 +153,20 @@ def fold_of_each(data: LabelledImages, *, folds: int, seed: int) -> np.ndarray:
         classes = data.labels[members]
         # the fold that has least of these classes, and of equal ones the smallest
         fullness = loads[:, classes].sum(1)
-        least = np.flatnonzero(np.isclose(fullness, fullness.min()))
+        smallest = fullness.min()
+        least = np.flatnonzero(fullness - smallest <= 1e-8 + 1e-5 * smallest)  # but for rounding
         target = least[loads[least].sum(1).argmin()]
         fold[members] = target
         np.add.at(loads[target], classes, shares[classes])
     return fold
 
 
-def _official(data: LabelledImages) -> tuple[LabelledImages, LabelledImages]:
+def _official(
+    data: LabelledImages, share: float, *, seed: int
+) -> tuple[LabelledImages, LabelledImages]:
     train, test = data.part("train"), data.part("test")
+    if len(train) and not len(test) and share > 0:
+        return split_off_test(train, FractionSplit(1 - share), seed=seed)
     if not len(train) or not len(test):
         lacking = "training" if not len(train) else "test"
         raise DataError(
@@ -165,8 +178,8 @@ def _official(data: LabelledImages) -> tuple[LabelledImages, LabelledImages]:
 def _counted(
     data: LabelledImages, train_count: int, test_count: int | None, *, seed: int
 ) -> tuple[LabelledImages, LabelledImages]:
-    if train_count < 1:
-        raise InputError(f"the training count must be at least 1, but is {train_count}")
+    if train_count < 1 or (test_count is not None and test_count < 1):
+        raise InputError(f"counts must be at least 1, but are {train_count} and {test_count}")
     small = [
         f"{name} ({count})"
         for name, count in zip(data.class_names, data.class_counts, strict=True)
@@ -204,25 +217,32 @@ def _choose(data: LabelledImages, wanted: np.ndarray, *, seed: int, purpose: str
                 missing[label] -= 1
         return chosen
 
-    counts = np.array(
-        [np.bincount(data.labels[members], minlength=data.num_classes) for members in units]
-    )  # (groups, C)
-    groups_left = (counts > 0).sum(0)
-    weights = 1 / np.maximum(data.class_counts, 1)
-    taken = np.zeros(len(units), dtype=bool)
-    for label in np.argsort(data.class_counts, kind="stable"):
-        for number, members in enumerate(units):
-            count = counts[number]
-            if missing[label] <= 0:
+    # plain lists: a group has few classes, and most of the time would go into calling NumPy
+    lacking: list[int] = missing.tolist()
+    counts = [sorted(Counter(data.labels[members].tolist()).items()) for members in units]
+    units_of_class: list[list[int]] = [[] for _ in range(data.num_classes)]
+    for number, count in enumerate(counts):
+        for label, _ in count:
+            units_of_class[label].append(number)
+    groups_left = [len(numbers) for numbers in units_of_class]
+    weights: list[float] = (1 / np.maximum(data.class_counts, 1)).tolist()
+    taken = [False] * len(units)
+    for served in np.argsort(data.class_counts, kind="stable").tolist():
+        for number in units_of_class[served]:
+            if lacking[served] <= 0:
                 break
-            is_last = (groups_left[count > 0] <= 1).any()
-            nearer = ((np.abs(missing) - np.abs(missing - count)) * weights).sum() > 0
-            if taken[number] or not count[label] or is_last or not nearer:
+            if taken[number] or any(groups_left[label] <= 1 for label, _ in counts[number]):
+                continue
+            gain = 0.0
+            for label, images in counts[number]:
+                gain += (abs(lacking[label]) - abs(lacking[label] - images)) * weights[label]
+            if gain <= 0:
                 continue
             taken[number] = True
-            chosen[members] = True
-            missing -= count
-            groups_left -= count > 0
+            chosen[units[number]] = True
+            for label, images in counts[number]:
+                lacking[label] -= images
+                groups_left[label] -= 1
     return chosen
 
 

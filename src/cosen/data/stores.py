@@ -31,6 +31,11 @@ class ImageStore(Protocol):
         """A digest of what is stored, the same wherever and under whatever name it stands."""
 
 
+def printable(name: str) -> str:
+    """A name as it can be shown: what is not UTF-8 in a file's name becomes a question mark."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def _digest(*parts: bytes) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
@@ -143,6 +148,12 @@ class ImageArray:
     def __len__(self) -> int:
         return len(self.images)
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of each image: height, width, channels."""
+        _, height, width, *channels = self.images.shape
+        return height, width, channels[0] if channels else 1
+
     def name(self, number: int) -> str:
         return str(number)
 
@@ -165,10 +176,12 @@ class DatasetImages:
     Args:
         dataset: Anything with ``__len__`` and ``__getitem__``; an image may be a Pillow image, an
             array ``(H, W[, C])`` or a tensor ``([C, ]H, W)``, of bytes or of floats in [0, 1].
+            It must give the same image each time: the digests of :meth:`content` are remembered.
     """
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
+        self._contents: list[bytes | None] = [None] * len(dataset)
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -192,8 +205,17 @@ class DatasetImages:
         return Image.fromarray(ImageArray(as_bytes(pixels)[None]).images[0])
 
     def content(self, number: int) -> bytes:
-        image = self.open(number)
-        return _digest(str(image.size).encode(), image.mode.encode(), image.tobytes())
+        """A digest of the decoded image, for a dataset does not say where its bytes are.
+
+        It is remembered in this object only: every process decodes each image once to know
+        whether it was cached before.
+        """
+        digest = self._contents[number]
+        if digest is None:
+            image = self.open(number)
+            digest = _digest(str(image.size).encode(), image.mode.encode(), image.tobytes())
+            self._contents[number] = digest
+        return digest
 
 
 def as_bytes(pixels: np.ndarray) -> np.ndarray:

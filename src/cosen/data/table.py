@@ -29,7 +29,7 @@ def from_table(
         label_column: Where its class stands.
         group_column: Where its group stands, if there is such a column.
         split_column: Where ``train``, ``val`` or ``test`` stands, if there is such a column; an
-            empty cell leaves the image to be split.
+            empty cell counts as ``train``.
     """
     table = Path(table)
     rows = _read(table)
@@ -91,5 +91,5 @@ def _parts(table: Path, rows: list[dict[str, str]], column: str) -> np.ndarray:
             raise DataError(
                 f"{table}, line {number}: {column} is {row[column]!r}; use train, val or test"
             )
-        parts.append(PART_FOLDERS.get(given, ""))
+        parts.append(PART_FOLDERS.get(given, "train"))
     return np.array(parts)

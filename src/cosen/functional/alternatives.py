@@ -61,7 +61,7 @@ def balanced_softmax(
     return margin_cross_entropy(
         logits,
         target,
-        margins,
+        margins.__getitem__,
         reduction=reduction,
         label_smoothing=label_smoothing,
         ignore_index=ignore_index,
@@ -109,7 +109,7 @@ def ldam_loss(
     return margin_cross_entropy(
         scale * logits,
         target,
-        torch.diag(-scale * class_margins),
+        torch.diag(-scale * class_margins).__getitem__,
         weight=weight,
         reduction=reduction,
         ignore_index=ignore_index,
@@ -212,7 +212,7 @@ def class_balanced_cross_entropy(
     return margin_cross_entropy(
         logits,
         target,
-        logits.new_zeros(len(counts), len(counts)),
+        logits.new_zeros(len(counts), len(counts)).__getitem__,
         weight=_effective_number_weights(counts, beta),
         reduction=reduction,
         label_smoothing=label_smoothing,

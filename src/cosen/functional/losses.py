@@ -6,6 +6,8 @@ probabilities works out each class with a share above zero: memory is ``B * C * 
 smooth labels with ``label_smoothing=`` rather than beforehand.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -60,7 +62,7 @@ def pairwise_margin_cross_entropy(
     return margin_cross_entropy(
         logits,
         target,
-        margins,
+        margins.__getitem__,
         weight=weight,
         reduction=reduction,
         label_smoothing=label_smoothing,
@@ -71,22 +73,26 @@ def pairwise_margin_cross_entropy(
 def margin_cross_entropy(
     logits: Tensor,
     target: Tensor,
-    margins: Tensor,
+    rows_of_margins: Callable[[Tensor], Tensor],
     *,
     weight: Tensor | None = None,
     reduction: Reduction,
     label_smoothing: float = 0.0,
     ignore_index: int,
 ) -> Tensor:
-    """:func:`pairwise_margin_cross_entropy` of a prepared batch and margins known to be good."""
+    """:func:`pairwise_margin_cross_entropy` of a prepared batch and margins known to be good.
+
+    The margins come as a function from classes ``(K,)`` to their rows ``(K, C)``, so that with
+    many classes no more than these rows is worked out.
+    """
     check_fraction(label_smoothing, name="label_smoothing")
-    margins = margins.to(logits.dtype)
     # cross-entropy does not see the shift, but margins added to large logits would lose digits
     shifted = logits - logits.detach().amax(1, keepdim=True)
 
     def loss_of_class(outputs: Tensor, classes: Tensor) -> Tensor:
+        margins = rows_of_margins(classes).to(outputs.dtype)
         return torch.nn.functional.cross_entropy(
-            outputs + margins[classes], classes, label_smoothing=label_smoothing, reduction="none"
+            outputs + margins, classes, label_smoothing=label_smoothing, reduction="none"
         )
 
     return batch_loss(
@@ -129,10 +135,11 @@ def cost_sensitive_cross_entropy(
         tensor(0.6964)
     """
     logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
+    costs = _checked_costs(costs, logits)
     return margin_cross_entropy(
         logits,
         target,
-        _checked_costs(costs, logits).log(),
+        lambda classes: costs[classes].log(),
         reduction=reduction,
         label_smoothing=label_smoothing,
         ignore_index=ignore_index,

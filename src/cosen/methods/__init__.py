@@ -54,7 +54,7 @@ METHODS: dict[str, Method] = {
     for method in (
         Method("baseline", "plain cross-entropy", _baseline),
         Method("fixed-h", "fixed costs from the class frequencies (H)", _fixed_frequencies),
-        Method("cosen", "costs learned from frequencies, separability and errors", _learned_costs),
+        Method("cosen", "costs learned from frequencies and validation errors", _learned_costs),
     )
 }
 
@@ -73,9 +73,10 @@ def make_loss(
 ) -> nn.Module:
     """The loss of a method, for these training counts; options it does not have are refused."""
     method = find_method(name)
+    shown = ", ".join(f"{key}={value!r}" for key, value in options.items())
+    if "reduction" in options:
+        raise InputError("costs.reduction is not a setting: training needs the mean")
     try:
         return method.make_loss(class_counts, objective, options)
     except TypeError as error:
-        raise InputError(
-            f"method {name} does not take these cost options: {', '.join(options)} ({error})"
-        ) from error
+        raise InputError(f"method {name} does not take these costs: {shown} ({error})") from error

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from cosen.errors import RunError
 
 
@@ -19,14 +21,22 @@ def write_whole(path: Path) -> Iterator[Path]:
         yield partial
         with partial.open("rb") as file:
             os.fsync(file.fileno())
+        partial.chmod(0o666 & ~_umask())  # some writers would keep it from others
         partial.replace(path)
-    except OSError as error:
+    except (OSError, SafetensorError, RuntimeError) as error:  # as torch and safetensors raise them
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise RunError(
-            f"cannot write {path} ({error.strerror or error}): what was there before is kept; "
+            f"cannot write {path} ({reason}): what was there before is kept; "
             "free some space, and try again"
         ) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
 
 
 def write_text(path: Path, text: str) -> None:

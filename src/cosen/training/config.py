@@ -1,5 +1,6 @@
 """The configuration of a run: from flags, from a TOML file, or from code."""
 
+import math
 import tomllib
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -23,7 +24,8 @@ class TrainConfig:
         data_root: Where named datasets are.
         exclude: Classes to leave out.
         skip_broken: Leave out images that do not decode.
-        split: ``auto`` (official, else ``fraction:0.8``), ``official``, ``fraction:0.6``,
+        split: ``auto`` (official, with a fifth of the training part where there is no test
+            part; else ``fraction:0.8``), ``official``, ``fraction:0.6``,
             ``count:30``, ``count:30/50`` (training / most testing) or ``fold:1/3``.
         imbalance: What to leave of the training set, such as ``odd:0.1``.
         validation: The share of the training set held out for validation.
@@ -101,8 +103,14 @@ class TrainConfig:
         ):
             if getattr(self, name) < least:
                 raise InputError(f"{name} must be at least {least}, but is {getattr(self, name)}")
-        if not 0 <= self.ema < 1:
-            raise InputError(f"ema must lie in [0, 1), but is {self.ema}")
+        for name in ("ema", "momentum", "validation"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} must lie in [0, 1), but is {getattr(self, name)}")
+        for name in ("lr", "weight_decay", "clip"):
+            if not math.isfinite(getattr(self, name)):
+                raise InputError(f"{name} must be a finite number, but is {getattr(self, name)}")
+        if not 0 <= self.seed < 2**32:
+            raise InputError(f"seed must lie in 0..{2**32 - 1}, but is {self.seed}")
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -146,6 +154,8 @@ def read_config(path: Path) -> dict[str, Any]:
         raise InputError(f"there is no configuration {path}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not TOML: {error}") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _converted(name: str, value: Any, kind: Any) -> Any:

@@ -1,9 +1,11 @@
 """Measuring a finished run: what its own test set said, or what other data say."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from cosen.costs import Objective
@@ -12,8 +14,7 @@ from cosen.data.labelled import LabelledImages
 from cosen.data.open import open_data
 from cosen.errors import DataError
 from cosen.training.evaluation import Outputs, summarise
-from cosen.training.expert import read_expert
-from cosen.training.model_file import ModelFacts
+from cosen.training.model_file import ModelFacts, load_facts
 from cosen.training.predict import image_logits, open_model
 from cosen.training.run import saved_config
 from cosen.training.run_folder import RunFolder
@@ -53,11 +54,11 @@ def evaluate_run(
     """
     folder = RunFolder.existing(run)
     if data is None:
-        return folder.metrics()
+        return folder.metrics() if objective is None else _stored(folder, objective)
     classifier, facts = open_model(run)
     config = saved_config(folder)
     if objective is None and config.expert:
-        objective = read_expert(Path(config.expert), facts.class_names)
+        objective = torch.tensor(folder.about()["expert"])
     found = _with_classes_of(facts, open_data(data, root=data_root, exclude=exclude))
     if _is_same(str(data), config.data):
         _log.warning(
@@ -89,21 +90,38 @@ def evaluate_run(
     }
 
 
-def _with_classes_of(facts: ModelFacts, data: LabelledImages) -> LabelledImages:
-    """The data with its classes numbered as the model's outputs."""
-    unknown = [name for name in data.class_names if name not in facts.class_names]
-    missing = [name for name in facts.class_names if name not in data.class_names]
-    if unknown or missing:
-        differ = []
-        if unknown:
-            differ.append(f"the model does not know {', '.join(map(repr, unknown))}")
-        if missing:
-            differ.append(f"the data lack {', '.join(map(repr, missing))}")
-        hint = "; leave classes out with --exclude" if unknown and not missing else ""
-        raise DataError(
-            f"{data.source} has other classes than the run: {', and '.join(differ)}{hint}"
+def _stored(folder: RunFolder, objective: Objective) -> dict[str, Any]:
+    """The metrics of the stored predictions, with another objective."""
+    facts = load_facts(folder.path)
+    tensors, _ = folder.predictions()
+    return {
+        part: summarise(
+            Outputs(
+                logits=tensors[f"{part}_logits"],
+                features=tensors[f"{part}_logits"][:, :0],
+                target=tensors[f"{part}_target"],
+            ),
+            class_counts=facts.class_counts,
+            objective=objective,
+            temperature=facts.temperature,
         )
-    return data.only_classes(list(facts.class_names))
+        for part in ("val", "test")
+    }
+
+
+def _with_classes_of(facts: ModelFacts, data: LabelledImages) -> LabelledImages:
+    """The data with its classes numbered as the model's outputs; it may lack some of them."""
+    unknown = [name for name in data.class_names if name not in facts.class_names]
+    if unknown:
+        raise DataError(
+            f"{data.source} has classes that the model does not know: "
+            f"{', '.join(map(repr, unknown))}; leave them out with --exclude"
+        )
+    missing = [name for name in facts.class_names if name not in data.class_names]
+    if missing:
+        _log.warning("%s has no image of %s", data.source, ", ".join(map(repr, missing)))
+    numbers = np.array([facts.class_names.index(name) for name in data.class_names])
+    return replace(data, labels=numbers[data.labels], class_names=facts.class_names)
 
 
 def _is_same(data: str, trained: str) -> bool:

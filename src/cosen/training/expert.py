@@ -27,6 +27,8 @@ def read_expert(path: Path, class_names: tuple[str, ...]) -> Tensor:
             lines = [line for line in csv.reader(file) if line]
     except FileNotFoundError as error:
         raise InputError(f"there is no file {path} of misclassification costs") from error
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read as a CSV: {error}") from error
     header = lines[0][1:] if lines else []
     rows = {line[0]: line[1:] for line in lines[1:]}
     for name in class_names:
@@ -41,4 +43,6 @@ def read_expert(path: Path, class_names: tuple[str, ...]) -> Tensor:
     except (ValueError, IndexError) as error:
         raise InputError(f"{path} must hold a number in every cell: {error}") from error
     check_misclassification_costs(costs)
+    if not bool(costs.any()):
+        raise InputError(f"{path} has no cost above zero: then every decision is as good")
     return costs

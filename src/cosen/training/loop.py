@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.wrappers import _FabricModule
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -265,6 +266,8 @@ class Training:
         self.loss.load_state_dict(state["loss"])
         self.order.set_state(state["order"])
         self.history = [EpochRecord(**record) for record in state["history"]]
+        if self.fabric.is_global_zero:  # a kill may have come between the checkpoint and this
+            self.run.write_history(self.history)
         self.best_error, self.last_best = state["best_error"], state["last_best"]
         own = state["processes"][self.fabric.global_rank]
         self.noise.set_state(own["noise"])
@@ -304,11 +307,9 @@ def _set_up(
 
 def _bare(network: nn.Module) -> nn.Module:
     """The network itself, without what Fabric or averaging put around it."""
-    if isinstance(network, AveragedModel):
-        network = network.module
-    inner = getattr(network, "_forward_module", network)
-    bare: nn.Module = getattr(inner, "module", inner)
-    return bare
+    if isinstance(network, AveragedModel | _FabricModule):
+        return network.module
+    return network
 
 
 def _gather_states(fabric: Fabric, own: dict[str, Tensor]) -> list[dict[str, Tensor]]:

@@ -1,6 +1,7 @@
 """A trained model as two files: weights as safetensors, the rest as JSON. Loading runs no code."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,15 @@ from torch import Tensor, nn
 from cosen.data.batches import Normalise
 from cosen.data.preprocess import Preprocess
 from cosen.errors import CosenError, RunError
-from cosen.networks import build_network
+from cosen.networks import as_network, build_network
 from cosen.networks.vgg import VGG16Features
 from cosen.networks.weights import read_weights
 from cosen.training.atomic import write_text, write_with
 
 FORMAT = 1
+
+OWN = "own"
+"""The name of a network that is the user's own module."""
 
 
 @dataclass(frozen=True)
@@ -110,16 +114,32 @@ def load_facts(folder: Path) -> ModelFacts:
         raise RunError(f"{path} is damaged: {error}") from error
 
 
-def build_classifier(facts: ModelFacts) -> ImageClassifier:
+def build_classifier(
+    facts: ModelFacts, network: Callable[[], nn.Module] | None = None
+) -> ImageClassifier:
     """The classifier that the facts describe, with random weights."""
-    network = build_network(facts.network, num_classes=len(facts.class_names), **facts.options)
-    return ImageClassifier(network, VGG16Features() if facts.features == "vgg16" else None)
+    if facts.network == OWN:
+        if network is None:
+            raise RunError(
+                "the model is a module of your own: load it from Python, with "
+                "load_model(folder, network=...)"
+            )
+        return ImageClassifier(as_network(network()))
+    built = build_network(facts.network, num_classes=len(facts.class_names), **facts.options)
+    return ImageClassifier(built, VGG16Features() if facts.features == "vgg16" else None)
 
 
-def load_model(folder: Path) -> tuple[ImageClassifier, ModelFacts]:
-    """The trained classifier in a run folder, in evaluation mode on the CPU, and its facts."""
+def load_model(
+    folder: Path, *, network: Callable[[], nn.Module] | None = None
+) -> tuple[ImageClassifier, ModelFacts]:
+    """The trained classifier in a run folder, in evaluation mode on the CPU, and its facts.
+
+    Args:
+        folder: The run folder.
+        network: Makes the module, where the run trained one of the user's own.
+    """
     facts = load_facts(folder)
-    classifier = build_classifier(facts)
+    classifier = build_classifier(facts, network)
     weights = read_weights(folder / "model.safetensors")
     try:
         classifier.load_state_dict(weights)
@@ -131,8 +151,12 @@ def load_model(folder: Path) -> tuple[ImageClassifier, ModelFacts]:
 
 
 def calibrated_temperature(logits: Tensor, target: Tensor) -> float:
-    """The temperature with the least cross-entropy, found on validation."""
-    if len(target) < 2:
+    """The temperature with the least cross-entropy on validation, drawn a little towards 1.
+
+    The pull is that of ten samples, so that a handful of them decides little. Without a single
+    error confidence is never raised: the least cross-entropy would then ask for certainty.
+    """
+    if not len(target):
         return 1.0
     log_temperature = torch.zeros((), dtype=torch.float64, requires_grad=True)
     logits = logits.double()
@@ -141,12 +165,14 @@ def calibrated_temperature(logits: Tensor, target: Tensor) -> float:
     def closure() -> Tensor:
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(logits / log_temperature.exp(), target)
+        loss = loss + 10 * log_temperature.square() / 2 / len(target)
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
     optimizer.step(closure)  # type: ignore[no-untyped-call]
-    # a split without errors would ask for ever higher confidence
-    return float(log_temperature.detach().clamp(-3, 3).exp())
+    temperature = float(log_temperature.detach().clamp(-3, 3).exp())
+    has_errors = bool((logits.argmax(1) != target).any())
+    return temperature if has_errors else max(1.0, temperature)
 
 
 def with_temperature(facts: ModelFacts, temperature: float) -> ModelFacts:

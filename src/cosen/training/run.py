@@ -6,21 +6,29 @@ import os
 import platform
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning_fabric import Fabric
+from torch import Tensor, nn
 
 import cosen
+from cosen.data.augmentation import check_names
 from cosen.data.decoding import Progress
-from cosen.errors import RunError
+from cosen.data.imbalance import parse_imbalance
+from cosen.data.stores import printable
+from cosen.errors import CosenError, RunError
 from cosen.methods import make_loss
+from cosen.networks import find_network
 from cosen.networks.precision import resolve_precision
 from cosen.training.config import TrainConfig, make_config
 from cosen.training.evaluation import run_network, summarise
+from cosen.training.expert import read_expert
 from cosen.training.loop import Training, Watcher
 from cosen.training.model_file import (
     calibrated_temperature,
@@ -39,6 +47,7 @@ def train(
     out: Path,
     *,
     resume: bool = False,
+    network: Callable[[], nn.Module] | None = None,
     watcher: Watcher | None = None,
     progress: Progress | None = None,
 ) -> RunFolder:
@@ -48,26 +57,49 @@ def train(
         config: The configuration.
         out: The run folder.
         resume: Go on with a run that was cut off; its own configuration counts then.
+        network: Makes a module of your own, from images to logits, in place of a named network;
+            its last linear layer is taken as the output. Hand it to ``load_model`` as well.
         watcher: Told of batches and epochs.
         progress: Told how far decoding and embedding are.
     """
     run = RunFolder(out)
     if resume:
         config = saved_config(RunFolder.existing(out))
-    elif run.has_run:
+    elif run.has_run and _is_first_process():
         raise RunError(
             f"{out} holds a run already: go on with it (--resume {out}), or use another --out"
         )
-    fabric = make_fabric(config)
-    fabric.launch()
-    try:
-        with _held(run, fabric):
-            _train(
-                config, run, fabric, resume=resume, watcher=watcher or Watcher(), progress=progress
-            )
-    finally:
-        _leave_processes(fabric)
+    check_config(config)
+    with _held(run):
+        if not resume and _is_first_process():
+            run.write_about(_start(config))  # from now on it can be resumed
+        fabric = make_fabric(config)
+        fabric.launch()
+        try:
+            _train(config, run, fabric, network, watcher or Watcher(), progress)
+        except CosenError:
+            if _is_first_process() and run.checkpoint() is None:
+                run.forget()  # a mistake before anything was learned: the folder is free again
+            raise
+        except RuntimeError as error:
+            if fabric.world_size > 1 and not fabric.is_global_zero:
+                raise RunError("another process of this run has failed") from error
+            raise
+        else:
+            _leave_processes(fabric)
     return run
+
+
+def check_config(config: TrainConfig) -> None:
+    """Refuse what can be seen to be wrong before any image is read."""
+    resolve_device(config.device)
+    if config.imbalance:
+        parse_imbalance(config.imbalance)
+    if config.network != "auto":
+        find_network(config.network)
+    check_names(config.augment)
+    options = {key: value for key, value in config.costs.items() if key != "expert"}
+    make_loss(config.method, np.ones(2), objective=config.objective, options=options)
 
 
 def saved_config(run: RunFolder) -> TrainConfig:
@@ -98,33 +130,47 @@ def _train(
     config: TrainConfig,
     run: RunFolder,
     fabric: Fabric,
-    *,
-    resume: bool,
+    network: Callable[[], nn.Module] | None,
     watcher: Watcher,
     progress: Progress | None,
 ) -> None:
-    task = make_task(config, progress=progress if fabric.is_global_zero else None)
+    about = run.about()
+    task = make_task(
+        config,
+        progress=progress if fabric.is_global_zero else None,
+        expert=about.get("expert"),
+        own_network=network,
+    )
     loss = make_loss(
         config.method,
         task.splits.train.class_counts,
         objective=task.objective,
-        options=config.costs,
+        options=_cost_options(config, task),
     )
     training = Training(config, task, loss, run, fabric)
-    if resume:
-        state = run.checkpoint()
-        if state is not None:  # cut off before the first epoch was over: from the start
-            training.resume(state)
+    state = run.checkpoint()
+    fabric.barrier()  # all have looked before the first writes
+    if state is not None:
+        training.resume(state)
     elif fabric.is_global_zero:
-        run.write_about(_about(config, task))
+        run.write_about(about | _facts(task))
     with _Logs(run, fabric, watcher) as logs:
         training.fit(logs.watcher)
     _finish(config, task, run, fabric)
 
 
+def _cost_options(config: TrainConfig, task: Task) -> dict[str, Any]:
+    """The options of the method, an expert's matrix read from its CSV."""
+    options = dict(config.costs)
+    if isinstance(options.get("expert"), str):
+        path = Path(options["expert"]).expanduser()
+        options["expert"] = read_expert(path, task.facts.class_names)
+    return options
+
+
 def _finish(config: TrainConfig, task: Task, run: RunFolder, fabric: Fabric) -> None:
     """Run the best network over validation and test, and write what it says."""
-    classifier, facts = load_model(run.path)
+    classifier, facts = load_model(run.path, network=task.own_network)
     network = fabric.setup_module(classifier.network)
     parts = {"val": task.splits.val, "test": task.splits.test}
     outputs = {
@@ -141,7 +187,7 @@ def _finish(config: TrainConfig, task: Task, run: RunFolder, fabric: Fabric) -> 
     for name, part in parts.items():
         tensors[f"{name}_logits"] = outputs[name].logits
         tensors[f"{name}_target"] = outputs[name].target
-        names[name] = part.names
+        names[name] = [printable(image) for image in part.names]
     run.write_predictions(tensors, names)
     run.write_metrics(
         {
@@ -156,36 +202,41 @@ def _finish(config: TrainConfig, task: Task, run: RunFolder, fabric: Fabric) -> 
     )
 
 
-def _about(config: TrainConfig, task: Task) -> dict[str, Any]:
-    parts = {"train": task.splits.train, "val": task.splits.val, "test": task.splits.test}
+def _start(config: TrainConfig) -> dict[str, Any]:
+    """What is known of a run before its data is read."""
     return {
         "cosen": cosen.__version__,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": ["cosen", *sys.argv[1:]],
         "config": config.as_json(),
-        "fingerprint": task.fingerprint,
-        "class_names": task.facts.class_names,
-        "class_counts": {name: part.class_counts.tolist() for name, part in parts.items()},
-        "network": {"name": task.facts.network, "size": task.facts.preprocess.shape},
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in VERSIONED},
         "platform": platform.platform(),
     }
 
 
-class _held:
+def _facts(task: Task) -> dict[str, Any]:
+    """What is known once the data is read and split."""
+    parts = {"train": task.splits.train, "val": task.splits.val, "test": task.splits.test}
+    facts: dict[str, Any] = {
+        "fingerprint": task.fingerprint,
+        "class_names": task.facts.class_names,
+        "class_counts": {name: part.class_counts.tolist() for name, part in parts.items()},
+        "network": {"name": task.facts.network, "size": task.facts.preprocess.shape},
+    }
+    if isinstance(task.objective, Tensor):
+        facts["expert"] = task.objective.tolist()
+    return facts
+
+
+def _is_first_process() -> bool:
+    """Whether this is the process that writes; known before the processes have met."""
+    return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
+
+
+def _held(run: RunFolder) -> AbstractContextManager[None]:
     """The first process holds the run folder; the others rely on it."""
-
-    def __init__(self, run: RunFolder, fabric: Fabric) -> None:
-        self._context = run.in_use() if fabric.is_global_zero else None
-
-    def __enter__(self) -> None:
-        if self._context is not None:
-            self._context.__enter__()
-
-    def __exit__(self, *problem: Any) -> None:
-        if self._context is not None:
-            self._context.__exit__(*problem)
+    return run.in_use() if _is_first_process() else nullcontext()
 
 
 class _Logs:

@@ -115,6 +115,10 @@ class RunFolder:
     def write_about(self, about: dict[str, Any]) -> None:
         write_text(self.path / "run.json", json.dumps(about, indent=2, ensure_ascii=False))
 
+    def forget(self) -> None:
+        """Take back that there is a run here."""
+        (self.path / "run.json").unlink(missing_ok=True)
+
     def about(self) -> dict[str, Any]:
         return self._read_json("run.json")
 

@@ -1,13 +1,15 @@
 """From a configuration to what is trained on: splits, inputs, and the network that fits them."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from cosen.costs import Objective
@@ -38,14 +40,14 @@ from cosen.data.splits import (
     Splits,
     split_images,
 )
-from cosen.errors import DataError, InputError
-from cosen.networks import NETWORKS, build_network
+from cosen.errors import BrokenImageError, DataError, InputError
+from cosen.networks import NETWORKS, as_network, build_network
 from cosen.networks.freezing import freeze
 from cosen.networks.vgg import VGG16Features
 from cosen.networks.weights import fetch_weights, load_weights
 from cosen.training.config import TrainConfig
 from cosen.training.expert import read_expert
-from cosen.training.model_file import ImageClassifier, ModelFacts
+from cosen.training.model_file import OWN, ImageClassifier, ModelFacts
 
 SMALL = 64
 """Images up to this side go to the small network as they are."""
@@ -71,6 +73,7 @@ class Task:
         features: The features of all images, where the network takes features.
         backbone: What computed them.
         objective: What validation measures.
+        own_network: Makes the user's own network, where it is not one of ours.
     """
 
     splits: Splits
@@ -80,6 +83,7 @@ class Task:
     features: Tensor | None = None
     backbone: nn.Module | None = None
     objective: Objective = "overall"
+    own_network: Callable[[], nn.Module] | None = None
 
     @property
     def num_classes(self) -> int:
@@ -110,8 +114,9 @@ class Task:
         # features are in the order of the decoded data, whose rows ascend
         places = np.searchsorted(self.decoded.data.rows, part.rows)
         return FeatureBatches(
-            self.features[torch.from_numpy(places)],
+            self.features,
             torch.from_numpy(part.labels),
+            rows=torch.from_numpy(places),
             batch_size=batch_size,
             order=order,
             device=device,
@@ -120,9 +125,12 @@ class Task:
 
     def network(self, config: TrainConfig) -> nn.Module:
         """A new network for this task, its weights drawn from torch's generator or loaded."""
-        network = build_network(
-            self.facts.network, num_classes=self.num_classes, **self.facts.options
-        )
+        if self.own_network is not None:
+            network: nn.Module = as_network(self.own_network())
+        else:
+            network = build_network(
+                self.facts.network, num_classes=self.num_classes, **self.facts.options
+            )
         if config.weights and self.backbone is None:
             loaded = load_weights(network, _weights_file(config.weights))
             if loaded.random:
@@ -136,12 +144,27 @@ class Task:
         return ImageClassifier(network, self.backbone)
 
 
-def make_task(config: TrainConfig, *, progress: Progress | None = None) -> Task:
-    """Read, decode and split the data, and choose the network, as the configuration says."""
+def make_task(
+    config: TrainConfig,
+    *,
+    progress: Progress | None = None,
+    expert: list[list[float]] | None = None,
+    own_network: Callable[[], nn.Module] | None = None,
+) -> Task:
+    """Read, decode and split the data, and choose the network, as the configuration says.
+
+    Args:
+        config: The configuration.
+        progress: Told how far it is.
+        expert: Misclassification costs that were read before, in place of ``config.expert``.
+        own_network: Makes the user's own network, in place of a named one.
+    """
     root = Path(config.data_root).expanduser() if config.data_root else None
     data = open_data(config.data, root=root, exclude=config.exclude)
     how = parse_split(config.split, data)
     name, preprocess, normalise = _choose_network(config, data)
+    if own_network is not None:
+        name = OWN
     decoded = decode_images(data, preprocess, skip_broken=config.skip_broken, progress=progress)
     splits = split_images(
         decoded.data,
@@ -179,15 +202,18 @@ def make_task(config: TrainConfig, *, progress: Progress | None = None) -> Task:
         features="vgg16" if backbone is not None else "",
     )
     parts = (splits.train, splits.val, splits.test)
+    objective: Objective = config.objective
+    if expert is not None:
+        objective = torch.tensor(expert)
+    elif config.expert:
+        objective = read_expert(Path(config.expert).expanduser(), data.class_names)
     fingerprint = key_of(
         decoded.key,
         data.class_names,
+        objective.numpy().tobytes() if isinstance(objective, Tensor) else objective,
         *(array.tobytes() for part in parts for array in (part.rows, part.labels)),
     )
-    objective: Objective = config.objective
-    if config.expert:
-        objective = read_expert(Path(config.expert), data.class_names)
-    return Task(splits, facts, fingerprint, decoded, features, backbone, objective)
+    return Task(splits, facts, fingerprint, decoded, features, backbone, objective, own_network)
 
 
 def parse_split(text: str, data: LabelledImages) -> Split:
@@ -199,8 +225,9 @@ def parse_split(text: str, data: LabelledImages) -> Split:
     try:
         match kind:
             case "auto":
-                has_test = len(data.part("test")) > 0
-                return OfficialSplit() if has_test else FractionSplit(0.8)
+                if len(data.part("test")) or len(data.part("val")):
+                    return OfficialSplit(test=0.2)
+                return FractionSplit(0.8)
             case "official":
                 return OfficialSplit()
             case "fraction":
@@ -221,6 +248,9 @@ def parse_split(text: str, data: LabelledImages) -> Split:
 
 def resolve_device(device: str) -> str:
     """``auto`` is the accelerator of this machine if it has one."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available.get(device, True):
+        raise InputError(f"there is no {device} device here: use --device cpu or auto")
     if device != "auto":
         return device
     if torch.cuda.is_available():
@@ -230,9 +260,10 @@ def resolve_device(device: str) -> str:
 
 def _choose_network(config: TrainConfig, data: LabelledImages) -> tuple[str, Preprocess, Normalise]:
     """The network, the size it sees, and the scale of its channels."""
-    sample = [data.images.open(int(row)) for row in data.rows[:: max(1, len(data) // 20)][:20]]
-    side = int(np.median([max(image.size) for image in sample]))
-    channels: Literal[1, 3] = 1 if all(image.mode == "L" for image in sample) else 3
+    sample = _sample_images(data)
+    side = int(np.median([max(image.size) for image in sample])) if sample else SMALL
+    grey = bool(sample) and all(image.mode == "L" for image in sample)
+    channels: Literal[1, 3] = 1 if grey else 3
     name = config.network
     if name == "auto":
         name = "small-cnn"
@@ -242,7 +273,7 @@ def _choose_network(config: TrainConfig, data: LabelledImages) -> tuple[str, Pre
             _log.warning(
                 "images are large and there are no pre-trained weights: a small network sees them "
                 "at %d pixels; VGG-16's weights (--weights FILE) would do better",
-                SMALL,
+                config.size or SMALL,
             )
     if name not in NETWORKS:
         build_network(name, num_classes=2)  # raises the error that lists the choices
@@ -254,6 +285,15 @@ def _choose_network(config: TrainConfig, data: LabelledImages) -> tuple[str, Pre
     size = config.size or usual or FEATURE_SIZE
     preprocess = Preprocess(size, size, channels=channels)
     return name, preprocess, IMAGENET if channels == 3 else GREY
+
+
+def _sample_images(data: LabelledImages) -> list[Image.Image]:
+    """Some images of the data; broken ones are passed over here and named when all are decoded."""
+    sample = []
+    for row in data.rows[:: max(1, len(data) // 20)][:20]:
+        with suppress(BrokenImageError):
+            sample.append(data.images.open(int(row)))
+    return sample
 
 
 def _weights_file(weights: str) -> Path:

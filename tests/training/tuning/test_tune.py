@@ -72,7 +72,7 @@ def test_an_expert_decides(tmp_path, config):
         ({}, {"folds": 1}, "folds must be at least 2, but is 1"),
         ({}, {"trials": 0}, "trials must be at least 1, but is 0"),
         ({"costs.acceptance": "sometimes"}, {}, "acceptance must be one of shrink, revert"),
-        ({"costs.no_such": 1}, {}, "does not take these cost options: no_such"),
+        ({"costs.no_such": 1}, {}, "does not take these costs: no_such"),
         ({"method": "baseline"}, {}, "tune is for the method cosen"),
         ({"costs": dict.fromkeys(SEARCHED, 0.5) | {"acceptance": "always"}}, {}, "nothing"),
     ],
@@ -107,7 +107,7 @@ def test_the_command(tmp_path, monkeypatch):
     result = CliRunner().invoke(app, command, catch_exceptions=False)
     assert result.exit_code == 0
     said, use = result.stdout.splitlines()
-    assert said.startswith("Chose the defaults (cost_lr 0.1")
+    assert said.startswith("Chose the defaults (cost_lr 0.3")
     assert use == (
         "Use it with: cosen train digits --split fraction:0.4 --imbalance odd:0.2 "
         "--config runs/digits-tune-0/tuned.toml"

@@ -1,0 +1,337 @@
+"""The scikit-learn estimator: scikit-learn's own checks, then what it promises beyond them."""
+
+import doctest
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from imblearn.over_sampling import SMOTE
+from imblearn.pipeline import make_pipeline as make_imblearn_pipeline
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_blobs, make_classification
+from sklearn.metrics import recall_score
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from cosen import functional as F
+from cosen.errors import InputError
+from cosen.sklearn import CoSenClassifier, _hold_out, _loss
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def quick(costs="learned", **options):
+    return CoSenClassifier(costs, **{"epochs": 10, "hidden": 20, "random_state": 0} | options)
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    """Three classes with string labels: 60, 30 and 10 samples."""
+    X, y = make_blobs([60, 30, 10], n_features=5, cluster_std=2.0, random_state=0)
+    return X, np.array(["cat", "dog", "eel"])[y]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    bunch = load_digits()
+    kept = bunch.target < 3
+    return bunch.images[kept], bunch.target[kept]
+
+
+def all_checks():
+    for costs in ("learned", "H", None):
+        yield from estimator_checks_generator(CoSenClassifier(costs))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.parametrize(
+    ("estimator", "check"),
+    [
+        pytest.param(estimator, check, id=f"{estimator.costs}-{check.func.__name__}-{number}")
+        for number, (estimator, check) in enumerate(all_checks())
+    ],
+)
+def test_scikit_learns_check(estimator, check):
+    check(estimator)
+
+
+def test_labels_come_back_as_they_were(blobs):
+    X, y = blobs
+    model = quick().fit(X, y)
+    assert model.classes_.tolist() == ["cat", "dog", "eel"]
+    assert set(model.predict(X)) <= set(y)
+    assert model.score(X, y) > 0.8
+    for labels in (y.astype(object), np.searchsorted(model.classes_, y) * 7 - 3, y == "cat"):
+        assert quick().fit(X, labels).predict(X).dtype == labels.dtype
+
+
+def test_what_a_fit_leaves(blobs):
+    X, y = blobs
+    model = quick(separability_std=1.0, verbose=False).fit(X, y)
+    assert model.costs_.shape == (3, 3)
+    assert model.n_features_in_ == 5
+    assert model.n_iter_ == len(model.loss_curve_) == len(model.validation_errors_) == 10
+    assert model.loss_curve_[-1] < model.loss_curve_[0]
+    assert quick(None).fit(X, y).validation_errors_ == []
+
+
+def test_probabilities_decisions_and_classes_agree(blobs):
+    X, y = blobs
+    model = quick().fit(X, y)
+    logits, chances = model.decision_function(X), model.predict_proba(X)
+    np.testing.assert_allclose(chances, torch.tensor(logits).softmax(1))
+    assert (model.classes_[logits.argmax(1)] == model.predict(X)).all()
+    two = quick().fit(X, y == "cat")
+    margin = two.decision_function(X)
+    np.testing.assert_allclose(two.predict_proba(X)[:, 1], 1 / (1 + np.exp(-margin)))
+    assert ((margin > 0) == two.predict(X)).all()
+
+
+def test_scale_of_features_does_not_matter(blobs):
+    X, y = blobs
+    far = X * [1, 1e-6, 1e6, 10, 100] + [0, 5, -1e8, 0, 3]
+    np.testing.assert_allclose(
+        quick().fit(X, y).predict_proba(X), quick().fit(far, y).predict_proba(far), atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("layout", ["(n, h, w)", "(n, h, w, 1)", "(n, 1, h, w)", "(n, 3, h, w)"])
+def test_images(digits, layout):
+    images, y = digits
+    X = {
+        "(n, h, w)": images,
+        "(n, h, w, 1)": images[..., None],
+        "(n, 1, h, w)": images[:, None],
+        "(n, 3, h, w)": np.repeat(images[:, None], 3, axis=1).astype(np.uint8),
+    }[layout]
+    model = quick(epochs=4).fit(X, y)
+    assert type(model.network_).__name__ == "SmallCNN"
+    assert model.score(X, y) > 0.95
+    np.testing.assert_allclose(model.predict_proba(X[:1]), model.predict_proba(X)[:1], atol=1e-4)
+
+
+def test_images_can_go_to_the_head(digits):
+    images, y = digits
+    flat = quick().fit(images.reshape(len(images), -1), y)
+    model = quick(network="head").fit(images, y)
+    np.testing.assert_array_equal(
+        model.decision_function(images), flat.decision_function(images.reshape(len(images), -1))
+    )
+
+
+def test_costs_of_each_kind(blobs):
+    X, y = blobs
+    given = np.full((3, 3), 0.5)
+    h = np.array([0.6, 0.3, 0.1])
+    models = {
+        "none": quick(None),
+        "H": quick("H"),
+        "learned": quick(),
+        "matrix": quick(given),
+        "weights": quick({"eel": 5.0}),
+    }
+    models = {name: model.set_params(epochs=30).fit(X, y) for name, model in models.items()}
+    costs = {name: model.costs_ for name, model in models.items()}
+    np.testing.assert_array_equal(costs["none"], 1)
+    np.testing.assert_allclose(costs["H"], np.maximum(h[:, None], h), rtol=1e-6)
+    assert costs["learned"][2, 2] < costs["learned"][0, 0] < 1
+    np.testing.assert_array_equal(costs["matrix"], 0.5)
+    np.testing.assert_array_equal(costs["weights"], 1)
+    assert models["weights"].class_weight_.tolist() == [1, 1, 5]
+    logits = {name: model.decision_function(X) for name, model in models.items()}
+    np.testing.assert_allclose(logits["matrix"], logits["none"], atol=1e-2)  # ratios alone count
+    for name in ("H", "learned", "weights"):
+        assert np.abs(logits[name] - logits["none"]).max() > 0.1, name
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("cross_entropy", F.cost_sensitive_cross_entropy),
+        ("hinge", F.cost_sensitive_hinge),
+        ("mse", F.cost_sensitive_mse),
+    ],
+)
+def test_loss_is_the_packages(name, function):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(20, 4, generator=generator)
+    target = torch.randint(0, 4, (20,), generator=generator)
+    costs = torch.rand(4, 4, generator=generator).clamp(min=0.1)
+    torch.testing.assert_close(
+        _loss(name, logits, target, costs, torch.ones(4)), function(logits, target, costs)
+    )
+    weight = torch.tensor([1.0, 2, 3, 4])
+    losses = function(logits, target, costs, reduction="none") * weight[target]
+    torch.testing.assert_close(
+        _loss(name, logits, target, costs, weight), losses.sum() / weight[target].sum()
+    )
+
+
+@pytest.mark.parametrize("loss", ["hinge", "mse"])
+@pytest.mark.parametrize("costs", ["learned", "H", {"eel": 3.0}])
+def test_other_losses_learn(blobs, loss, costs):
+    X, y = blobs
+    assert quick(costs, loss=loss, epochs=30).fit(X, y).score(X, y) > 0.8
+
+
+def test_costs_raise_the_recall_of_a_rare_class():
+    kinds = {
+        "none": {"costs": None},
+        "H": {"costs": "H"},
+        "learned": {"costs": "learned", "objective": "balanced"},
+        "weights": {"costs": {1: 19.0}},
+    }
+    recall = {name: [] for name in kinds}
+    for seed in range(5):
+        X, y = make_classification(
+            1500, 20, n_informative=6, weights=[0.95], class_sep=0.8, random_state=seed
+        )
+        X, X_test, y, y_test = train_test_split(X, y, stratify=y, test_size=0.5, random_state=seed)
+        for name, options in kinds.items():
+            model = CoSenClassifier(**options, epochs=30, random_state=seed).fit(X, y)
+            recall[name].append(recall_score(y_test, model.predict(X_test)))
+    mean = {name: np.mean(values) for name, values in recall.items()}
+    assert min(mean["H"], mean["learned"], mean["weights"]) > mean["none"] + 0.03, mean
+
+
+def test_objective_may_be_an_experts_costs(blobs):
+    X, y = blobs
+    errors = quick(objective=1 - np.eye(3)).fit(X, y).validation_errors_
+    assert errors == pytest.approx(quick().fit(X, y).validation_errors_)
+
+
+def test_small_classes_stay_in_training():
+    labels = np.repeat([0, 1, 2, 3, 4], [100, 4, 3, 2, 1])
+    mask = _hold_out(labels, share=0.1, order=torch.Generator().manual_seed(0)).numpy()
+    assert np.bincount(labels[mask], minlength=5).tolist() == [10, 2, 1, 0, 0]
+    X, y = make_blobs([50, 1], random_state=0)
+    assert quick().fit(X, y).costs_.shape == (2, 2)
+    errors = quick().fit([[0.0], [1.0]], [0, 1]).validation_errors_  # judged on the training set
+    assert errors[-1] == 0
+
+
+def test_works_in_scikit_learns_tools(blobs):
+    X, y = blobs
+    model = make_pipeline(StandardScaler(), quick())
+    assert cross_val_score(model, X, y, cv=3).mean() > 0.7
+    search = GridSearchCV(
+        model, {"cosenclassifier__costs": [None, "H", {"eel": 2.0}, np.ones((3, 3))]}, cv=2
+    )
+    assert search.fit(X, y).best_score_ > 0.7
+    assert set(make_imblearn_pipeline(SMOTE(random_state=0), quick()).fit(X, y).predict(X)) == {
+        "cat",
+        "dog",
+        "eel",
+    }
+
+
+def test_pickles_and_clones(blobs):
+    X, y = blobs
+    model = quick(np.full((3, 3), 0.5)).fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    copy = clone(model).set_params(epochs=3)
+    assert copy.get_params()["epochs"] == 3
+    assert not hasattr(copy, "network_")
+
+
+def test_random_state_alone_decides(blobs):
+    X, y = blobs
+    states = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    threads = torch.get_num_threads()
+    first, second = (quick().fit(X, y).predict_proba(X) for _ in range(2))
+    quick(random_state=None).fit(X, y)
+    quick(random_state=np.random.RandomState(0)).fit(X, y)
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, quick(random_state=1).fit(X, y).predict_proba(X))
+    np.testing.assert_array_equal(np.random.get_state()[1], states[0])  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), states[1])
+    assert torch.get_num_threads() == threads
+
+
+def test_fits_in_threads_agree_and_put_the_threads_back(blobs):
+    X, y = blobs
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            models = list(pool.map(lambda _: quick().fit(X, y), range(6)))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.predict_proba(X), models[0].predict_proba(X))
+
+
+def test_verbose_tells_each_epoch(blobs, capsys):
+    quick(epochs=2, verbose=True).fit(*blobs)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("epoch 2 of 2: loss ")
+    assert "validation error" in lines[1]
+
+
+ONE_ZERO = np.ones((3, 3))
+ONE_ZERO[0, 2] = 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"costs": np.ones((2, 2))}, r"costs of CoSenClassifier .* \(3, 3\) .* have \(2, 2\)"),
+        ({"costs": ONE_ZERO}, "true class 'cat' and output 'eel' is 0"),
+        ({"costs": np.full((3, 3), np.nan)}, "true class 'cat' and output 'cat' is nan"),
+        ({"costs": [["a"]]}, "costs of CoSenClassifier must be a matrix of numbers"),
+        ({"costs": {"cow": 2.0}}, "class 'cow', which is not in y; its classes are 'cat', 'dog'"),
+        ({"costs": {"dog": -1.0}}, "class 'dog' has -1"),
+        ({"costs": "S"}, "costs of CoSenClassifier must be one of learned, H, None, .* is 'S'"),
+        ({"loss": "log"}, "loss of CoSenClassifier must be one of cross_entropy, hinge, mse"),
+        ({"network": "vgg"}, "network of CoSenClassifier must be one of auto, head, small-cnn"),
+        ({"network": "small-cnn"}, r"takes images .* but X has \(100, 5\)"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"hidden": 0}, "hidden must be at least 1"),
+        ({"lr": 0.0}, "lr must be finite and positive"),
+        ({"lr": 1e30}, "diverged: lower lr"),
+        ({"weight_decay": -1.0}, "weight_decay must be finite and not negative"),
+        ({"validation_fraction": 1.0}, "validation_fraction must lie between 0 and 1"),
+        ({"objective": "best"}, "objective must be 'overall', 'balanced' or a matrix"),
+        ({"objective": np.ones((3, 3))}, "zero diagonal"),
+        ({"acceptance": "never"}, "acceptance must be one of"),
+        ({"cost_lr": 2.0}, "cost_lr must lie in"),
+        ({"confusion_std": 0.0}, "confusion_std positive"),
+    ],
+)
+def test_bad_options_are_named(blobs, options, message):
+    X, y = blobs
+    with pytest.raises(InputError, match=message):
+        quick(**options).fit(X, y)
+
+
+def test_bad_data_is_named(blobs, digits):
+    X, y = blobs
+    with pytest.raises(InputError, match="one class only: 'cat'"):
+        quick().fit(X, ["cat"] * len(X))
+    with pytest.raises(ValueError, match="NaN"):
+        quick().fit(np.where(X < 0, np.nan, X), y)
+    with pytest.raises(ValueError, match="expecting 5 features"):
+        quick().fit(X, y).predict(X[:, :4])
+    images, labels = digits
+    with pytest.raises(InputError, match="one or three channels"):
+        quick().fit(np.repeat(images[..., None], 2, axis=3), labels)
+    with pytest.raises(InputError, match="from 4 x 4 pixels on"):
+        quick().fit(images[:, :3], labels)
+    model = quick(epochs=1).fit(images, labels)
+    with pytest.raises(InputError, match=r"fitted with samples of the shape \(8, 8\)"):
+        model.predict(images[:, :, :6])
+
+
+def test_the_documents_example_runs():
+    failed, tried = doctest.testfile(str(DOCS / "sklearn.md"), module_relative=False)
+    assert tried > 5
+    assert not failed

@@ -135,14 +135,14 @@ class Training:
         sums = torch.zeros(3, device=self.fabric.device)  # loss, wrong, samples
         for number, batch in enumerate(batches):
             last = (number + 1) % self.config.accumulate == 0 or number + 1 == total
-            sums += self._train_batch(batch, number, total, is_last=last)
+            sums += self.train_batch(batch, number, total, is_last=last)
             watcher.batch(len(self.history) * total + number + 1, self.config.epochs * total)
         sums = self.fabric.all_reduce(sums, reduce_op="sum")  # type: ignore[assignment]
         if not bool(sums.isfinite().all()):
             raise self._diverged("the loss is not a number any more")
         return float(sums[0] / sums[2]), float(sums[1] / sums[2])
 
-    def _train_batch(self, batch: Batch, number: int, total: int, *, is_last: bool) -> Tensor:
+    def train_batch(self, batch: Batch, number: int, total: int, *, is_last: bool) -> Tensor:
         """One forward and backward pass, and where enough gradients are there, a step."""
         with self.fabric.no_backward_sync(self.network, enabled=not is_last):  # type: ignore[arg-type]
             output = self.network(batch.inputs)

@@ -6,18 +6,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: demo test bench format clean help
+.PHONY: demo test bench format clean help chromium
 
 help:
-	@echo "make demo    train on the embedded digits with rare odd digits; compare recalls"
+	@echo "make demo    compare six methods on embedded digits of which the odd ones are rare"
 	@echo "make test    lint, types, tests and doctests"
 	@echo "make bench   speed and memory, as ratios (minutes; keep the machine idle)"
 	@echo "make format  lay the code out as the lint wants it"
 	@echo "make clean   remove the environment and the caches"
 
 demo: $(VENV)/.runtime
-	@echo "==> Training on scikit-learn's digits with 10 % of the odd digits"
-	@$(BIN)/python examples/digits.py
+	@echo "==> Comparing six methods on scikit-learn's digits with 10 % of the odd digits, 3 seeds"
+	@rm -rf studies/demo
+	@$(BIN)/cosen compare digits --imbalance odd:0.1 --seeds 3 --out studies/demo \
+		--methods baseline,fixed-h,cosen,class-weights,balanced-softmax,smote
 
 test: $(VENV)/.dev
 	@echo "==> Lint (ruff)"
@@ -52,4 +54,14 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.runtime
 	@echo "==> Installing the development tools"
 	@$(PIP) -e '.[dev]' || { echo "The installation failed: see the message above; 'make clean' starts afresh."; exit 1; }
+	@$(MAKE) --no-print-directory chromium
 	@touch $@
+
+# The report is tested in a real browser, from Debian's packages where that can be.
+chromium:
+	@command -v chromium >/dev/null || { \
+		echo "==> Installing Chromium for the tests of the report"; \
+		{ [ "$$(id -u)" = 0 ] && root= || root="sudo -n"; \
+		  command -v apt-get >/dev/null && $$root apt-get update -qq && \
+		  $$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
+		} >/dev/null 2>&1 || echo "There is no Chromium, and it could not be installed: those tests will be skipped."; }

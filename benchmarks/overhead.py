@@ -17,8 +17,9 @@ import numpy as np
 from PIL import Image
 
 from cosen.functional import class_separability
-from cosen.methods import make_loss
+from cosen.methods import make_method
 from cosen.training.config import TrainConfig
+from cosen.training.kinds import make_setting
 from cosen.training.loop import Training
 from cosen.training.run import make_fabric
 from cosen.training.run_folder import RunFolder
@@ -53,16 +54,16 @@ def main() -> None:
             validation=0.2,
             device="cpu",
         )
-        learned = replace(plain, method="cosen", costs={"separability_std": 1.0})
+        learned = replace(plain, method="cosen", options={"separability_std": 1.0})
         fabric = make_fabric(plain)
         task = make_task(plain)
-        counts = task.splits.train.class_counts
+        setting = make_setting(plain, task)
         runs = []
         for config in (plain, learned):
-            loss = make_loss(config.method, counts, objective="overall", options=config.costs)
+            method = make_method(config.method, config.options)
             run = RunFolder(Path(folder) / config.method)
             run.path.mkdir()
-            runs.append(Training(config, task, loss, run, fabric))
+            runs.append(Training(config, task, method, setting, run, fabric))
             runs[-1].run_epoch()  # warm up
 
         batch_times: list[list[float]] = [[], []]

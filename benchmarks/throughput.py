@@ -22,10 +22,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from cosen.data.batches import IMAGENET
 from cosen.data.cache_folder import CacheFolder
-from cosen.methods import make_loss
+from cosen.methods import make_method
 from cosen.networks import build_network
 from cosen.networks.vgg import VGG16Features
 from cosen.training.config import TrainConfig
+from cosen.training.kinds import make_setting
 from cosen.training.loop import Training
 from cosen.training.run import make_fabric
 from cosen.training.run_folder import RunFolder
@@ -101,10 +102,10 @@ def compare(folder: Path, name: str, network: str, size: int, count: int) -> flo
     start = time.perf_counter()
     task = make_task(config)
     prepared = time.perf_counter() - start
-    loss = make_loss("cosen", task.splits.train.class_counts, objective="overall", options={})
+    setting = make_setting(config, task)
     run = RunFolder(folder / f"run-{name}")
     run.path.mkdir()
-    ours = Training(config, task, loss, run, make_fabric(config))
+    ours = Training(config, task, make_method("cosen"), setting, run, make_fabric(config))
 
     train = task.splits.train
     loader = DataLoader(

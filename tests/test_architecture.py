@@ -20,6 +20,7 @@ LAYERS = [
     "methods",
     "training",
     "study",
+    "report",
     "sklearn",
     "cli",
     "__main__",

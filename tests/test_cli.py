@@ -1,36 +1,61 @@
-"""The command as a user would type it, in a process of its own."""
+"""The command as a user would type it: what loads little in a process of its own, the rest here."""
 
 import json
+import os
 import subprocess
 import sys
+from dataclasses import dataclass
+from unittest import mock
 
 import pytest
 
 import cosen
+from cosen.cli import main
 from cosen.data.folder import from_folder
 from cosen.data.image_cache import decode_images
 from cosen.data.preprocess import Preprocess
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def start(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "cosen", *arguments], capture_output=True, text=True, check=False
     )
 
 
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    """Runs a command in this process, which has loaded torch: ``run("inspect", "digits")``."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["cosen", *arguments])
+        with mock.patch.dict(os.environ), pytest.raises(SystemExit) as left:
+            main()
+        return Done(left.value.code, *capsys.readouterr())
+
+    return call
+
+
 def test_help_says_what_it_is_for():
-    done = run("--help")
+    done = start("--help")
     assert done.returncode == 0
     assert "imbalanced image classification" in done.stdout
 
 
 def test_version():
-    done = run("--version")
+    done = start("--version")
     assert done.stdout == f"cosen {cosen.__version__}\n"
 
 
 def test_a_wrong_option_is_one_sentence_and_no_traceback():
-    done = run("--no-such-option")
+    done = start("--no-such-option")
     assert done.returncode == 2
     assert "--no-such-option" in done.stderr
     assert "Traceback" not in done.stderr
@@ -48,19 +73,19 @@ def test_help_loads_nothing_heavy():
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 
-def test_inspect_says_what_is_there(make_folder):
+def test_inspect_says_what_is_there(run, make_folder):
     done = run("inspect", str(make_folder(cat=8, dog=2)))
     assert done.returncode == 0, done.stderr
     assert "10 images, 2 classes" in done.stdout
     assert "largest class 4.0 times the smallest" in done.stdout
 
 
-def test_inspect_as_json(make_folder):
+def test_inspect_as_json(run, make_folder):
     done = run("inspect", str(make_folder(cat=3, dog=2)), "--json")
     assert json.loads(done.stdout)["counts"] == {"all": [3, 2]}
 
 
-def test_inspect_without_a_name_takes_the_digits():
+def test_inspect_without_a_name_takes_the_digits(run):
     assert "1797 images, 10 classes" in run("inspect").stdout
 
 
@@ -77,7 +102,7 @@ def test_inspect_without_a_name_takes_the_digits():
         (("fetch", "dil"), "Edinburgh"),
     ],
 )
-def test_a_mistake_is_one_message_and_no_traceback(arguments, message):
+def test_a_mistake_is_one_message_and_no_traceback(run, arguments, message):
     done = run(*arguments)
     assert done.returncode == 1
     assert done.stderr.startswith("cosen: ")
@@ -85,7 +110,16 @@ def test_a_mistake_is_one_message_and_no_traceback(arguments, message):
     assert "Traceback" not in done.stderr
 
 
-def test_cache_is_shown_and_cleared(make_folder):
+def test_a_mistake_in_a_process_of_its_own():
+    done = start("inspect", "no/such/folder")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("cosen: ")
+    assert "neither a folder, nor a CSV, nor a dataset's name" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_cache_is_shown_and_cleared(run, make_folder):
     decode_images(from_folder(make_folder(cat=2, dog=2)), Preprocess(8, 8))
     shown = run("cache")
     assert "images: 4 images" in shown.stdout

@@ -223,7 +223,7 @@ class CostLearner(torch.nn.Module):
             )
             self._say_which_classes_lack(counts.sum(1), least=2, what="separability")
         self._say_which_classes_lack(counts.sum(1), least=1, what="errors")
-        confusion = _rates_with_fallback(counts)
+        confusion = validation_rates(counts)
         goal = self._target_costs(confusion)
         self.previous_costs.copy_(self.costs)
         self.costs.copy_(F.step_costs(self.costs, goal, cost_lr=self.cost_lr, floor=self.floor))
@@ -289,8 +289,11 @@ class CostLearner(torch.nn.Module):
         return f"cost_lr={self.cost_lr:g}, acceptance={self.acceptance!r}, steps={self.steps}"
 
 
-def _rates_with_fallback(counts: Tensor) -> Tensor:
-    """R; a class with no validation sample has the others' mean recall and mean error rate."""
+def validation_rates(counts: Tensor) -> Tensor:
+    """R of a confusion matrix of counts, shape ``(C, C)``.
+
+    A class with no validation sample has the others' mean recall and mean error rate.
+    """
     rates = F.confusion_rates(counts)
     absent = counts.sum(1) == 0
     if not bool(absent.any()) or bool(absent.all()):

@@ -15,14 +15,14 @@ def test_texts_become_what_fields_hold():
             "skip_broken": "true",
             "exclude": "a,b",
             "imbalance": "odd:0.1",
-            "costs.cost_lr": "0.3",
-            "costs.acceptance": "revert",
-            "costs.separability_std": "inf",
+            "options.cost_lr": "0.3",
+            "options.acceptance": "revert",
+            "options.separability_std": "inf",
         }
     )
     assert (config.epochs, config.lr, config.skip_broken) == (7, 1e-3, True)
     assert config.exclude == ("a", "b")
-    assert config.costs == {
+    assert config.options == {
         "cost_lr": 0.3,
         "acceptance": "revert",
         "separability_std": math.inf,
@@ -31,19 +31,19 @@ def test_texts_become_what_fields_hold():
 
 def test_a_toml_file(tmp_path):
     path = tmp_path / "settings.toml"
-    path.write_text('epochs = 4\naugment = ["flip"]\n[costs]\ncost_lr = 0.5\n')
+    path.write_text('epochs = 4\naugment = ["flip"]\n[options]\ncost_lr = 0.5\n')
     config = make_config(read_config(path))
     assert config.epochs == 4
     assert config.augment == ("flip",)
-    assert config.costs == {"cost_lr": 0.5}
-    assert make_config({"costs.shrink": "0.5"}, base=config).costs == {
+    assert config.options == {"cost_lr": 0.5}
+    assert make_config({"options.shrink": "0.5"}, base=config).options == {
         "cost_lr": 0.5,
         "shrink": 0.5,
     }
 
 
 def test_a_configuration_survives_json():
-    config = make_config({"epochs": 3, "exclude": ("x",), "costs.cost_lr": "0.2"})
+    config = make_config({"epochs": 3, "exclude": ("x",), "options.cost_lr": "0.2"})
     assert make_config(config.as_json()) == config
 
 

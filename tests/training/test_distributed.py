@@ -8,8 +8,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from cosen.cli import app
 from cosen.networks.vgg import VGG16Features
 from cosen.training.run_folder import RunFolder
+
+REPEATS = int(os.environ.get("COSEN_REPEATS", "2"))
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
 def cosen(*arguments, launcher=(sys.executable, "-m", "cosen")):
@@ -40,26 +44,31 @@ def settings(make_folder, tmp_path):
         "--network=head",
         f"--weights={tmp_path / 'vgg.safetensors'}",
         "--size=32",
-        "--epochs=3",
+        "--epochs=2",
         "--batch-size=16",
         "--device=cpu",
-        "--set=costs.separability_std=1",
+        "--set=options.separability_std=1",
         "--set=precision=float32",
     ]
 
 
 def test_two_processes_give_what_one_gives(settings, tmp_path):
     outs = {name: tmp_path / name for name in ("one", "two", "torchrun")}
-    finish(cosen(*settings, f"--out={outs['one']}"))
-    finish(cosen(*settings, "--devices=2", f"--out={outs['two']}"))
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "cosen")
-    finish(cosen(*settings, f"--out={outs['torchrun']}", launcher=torchrun))
+    app(["train", *settings, f"--out={outs['one']}"], standalone_mode=False)  # in this process
+    processes = [
+        cosen(*settings, "--devices=2", f"--out={outs['two']}"),
+        cosen(*settings, f"--out={outs['torchrun']}", launcher=(*TORCHRUN, "-m", "cosen")),
+    ]
+    for process in processes:
+        finish(process)
     one = RunFolder(outs["one"])
     for name in ("two", "torchrun"):
         other = RunFolder(outs[name])
         for step, again in zip(one.cost_steps(), other.cost_steps(), strict=True):
             for key in step:
-                torch.testing.assert_close(again[key], step[key], atol=1e-4, rtol=1e-4)
+                # ratios of the small distances between features of an untrained network
+                loose = 1e-3 if key == "separability" else 1e-5
+                torch.testing.assert_close(again[key], step[key], atol=loose, rtol=loose)
         assert other.metrics()["test"]["accuracy"] == one.metrics()["test"]["accuracy"]
         assert other.metrics()["val"]["confusion"] == one.metrics()["val"]["confusion"]
         for row, again in zip(one.history(), other.history(), strict=True):
@@ -68,22 +77,26 @@ def test_two_processes_give_what_one_gives(settings, tmp_path):
         assert len(other.checkpoint()["processes"]) == 2
 
 
-def test_ten_runs_of_two_processes_end_with_0(tmp_path):
-    """A gloo process group can abort the interpreter at exit if anything holds on to it."""
-    quick = ["digits", "--epochs=1", "--batch-size=512", "--device=cpu", "--devices=2"]
-    for first in range(0, 10, 2):
-        pair = [cosen(*quick, f"--out={tmp_path / str(first + i)}") for i in range(2)]
-        for process in pair:
+def test_runs_of_two_processes_end_with_0(make_folder, tmp_path):
+    """A gloo process group can abort the interpreter at exit if anything holds on to it.
+
+    Not every time: COSEN_REPEATS=10 makes ten runs in place of two.
+    """
+    root = make_folder(cat=20, dog=10)
+    quick = [str(root), "--size=16", "--epochs=1", "--device=cpu", "--devices=2"]
+    for first in range(0, REPEATS, 2):
+        pair = range(first, min(first + 2, REPEATS))
+        for process in [cosen(*quick, f"--out={tmp_path / str(number)}") for number in pair]:
             finish(process)
 
 
 def test_a_mistake_in_several_processes_ends_all_of_them(tmp_path):
-    process = cosen(
-        "digits", "--devices=2", "--device=cpu", "--method=magic", f"--out={tmp_path / 'x'}"
-    )
+    """Each looks for the data once all have started; whichever notices first may end the other."""
+    process = cosen("no/such", "--devices=2", "--device=cpu", f"--out={tmp_path / 'x'}")
     _, errors = process.communicate(timeout=120)
     assert process.returncode != 0
-    assert "there is no method 'magic'" in errors
+    assert "no/such is neither a folder" in errors
+    assert "Traceback" not in errors
 
 
 def test_a_folder_in_use_is_refused_before_processes_start(tmp_path):

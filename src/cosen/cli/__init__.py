@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import cosen
-from cosen.cli import data, networks, train, tune, use
+from cosen.cli import compare, data, networks, train, tune, use
 
 app = typer.Typer(
     name="cosen",
@@ -16,6 +16,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(train.train)
+app.command()(compare.compare)
+app.command()(compare.methods)
 app.command()(tune.tune)
 app.command()(use.evaluate)
 app.command()(use.predict)

@@ -28,7 +28,12 @@ def train(
         Path | None, typer.Option(help="Go on with the run in this folder; nothing else counts.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
-    method: Annotated[str | None, typer.Option(help="cosen, baseline, fixed-h.")] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="A finished baseline, for methods that start from one.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="A method's name; cosen methods lists them.")
+    ] = None,
     network: Annotated[str | None, typer.Option(help="A network's name, or auto.")] = None,
     weights: Annotated[str | None, typer.Option(help="A file of pre-trained weights.")] = None,
     size: Annotated[int | None, typer.Option(help="Pixels of a side.")] = None,
@@ -50,7 +55,7 @@ def train(
     data_root: DataRoot = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any other setting, name=value; costs.cost_lr=0.2."),
+        typer.Option("--set", help="Any other setting, name=value; options.cost_lr=0.2."),
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -64,12 +69,14 @@ def train(
 
         cosen train --resume runs/mnist
 
-        cosen train photos/ --config settings.toml --set costs.acceptance=revert
+        cosen train photos/ --config settings.toml --set options.acceptance=revert
     """
+    from cosen.cli.modules import find_modules_here
     from cosen.errors import InputError
     from cosen.training.config import TrainConfig, make_config, read_config
     from cosen.training.run import train as run_training
 
+    find_modules_here()
     given: dict[str, Any] = {
         "data": data,
         "method": method,
@@ -107,7 +114,12 @@ def train(
     with _watched(json_) as (watcher, progress):
         try:
             run = run_training(
-                settings, folder, resume=resume is not None, watcher=watcher, progress=progress
+                settings,
+                folder,
+                resume=resume is not None,
+                baseline=baseline,
+                watcher=watcher,
+                progress=progress,
             )
         except KeyboardInterrupt:
             typer.echo(

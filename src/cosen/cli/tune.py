@@ -34,7 +34,7 @@ def tune(
     data_root: DataRoot = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Any other setting; costs.acceptance=revert fixes that one."),
+        typer.Option("--set", help="Any other setting; options.acceptance=revert fixes that one."),
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -49,7 +49,7 @@ def tune(
 
         cosen tune mnist --imbalance odd:0.1 --trials 60 --folds 5 --out runs/tuned
 
-        cosen tune photos/ --set costs.acceptance=revert --set lr=0.02
+        cosen tune photos/ --set options.acceptance=revert --set lr=0.02
     """
     from cosen.training.config import make_config
     from cosen.training.tuning import tune as run_tuning

@@ -223,7 +223,7 @@ def export(
 def _read_costs(run: Path, costs: Path | None) -> Any:
     if costs is None:
         return None
-    from cosen.training.expert import read_expert
+    from cosen.methods.cost_table import read_misclassification_costs
     from cosen.training.model_file import load_facts
 
-    return read_expert(costs, load_facts(run).class_names)
+    return read_misclassification_costs(costs, load_facts(run).class_names)

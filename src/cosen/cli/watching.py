@@ -44,4 +44,12 @@ def watched(*, quiet: bool) -> Iterator[tuple[Watcher, Callable[[int, int], None
             )
             bar.reset(task)
 
-        yield Watcher(batch=advance("Training"), epoch=epoch), advance("Reading images")
+        def phase(title: str) -> None:
+            nonlocal said_header
+            console.print(title)
+            said_header = False
+
+        yield (
+            Watcher(batch=advance("Training"), epoch=epoch, phase=phase),
+            advance("Reading images"),
+        )

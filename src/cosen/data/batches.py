@@ -47,6 +47,7 @@ def batch_positions(
     order: torch.Generator | None = None,
     share: Share | None = None,
     drop_last: bool = False,
+    chances: Tensor | None = None,
 ) -> list[tuple[np.ndarray, float]]:
     """The positions in each batch of a pass, and the weight of this process's part of it.
 
@@ -56,9 +57,16 @@ def batch_positions(
         order: Draws a random order, the same in every process; None keeps the order.
         share: Which process this is; None for a single one.
         drop_last: Leave out a last batch that is smaller.
+        chances: How often each sample is drawn, against the others, shape ``(count,)``: then they
+            are drawn with replacement by ``order``. None takes each once.
     """
     positions = np.arange(count)
-    if order is not None:
+    if order is not None and chances is not None:
+        # by cumulated chances: torch.multinomial takes no more than 2^24 samples
+        ends = chances.double().cumsum(0)
+        drawn = torch.rand(count, generator=order, dtype=torch.float64) * ends[-1]
+        positions = torch.searchsorted(ends, drawn, right=True).clamp(max=count - 1).numpy()
+    elif order is not None:
         positions = torch.randperm(count, generator=order).numpy()
     share = share or Share()
     batches = []
@@ -120,6 +128,7 @@ class Batches:
         device: Where the tensors go.
         share: Which of several processes this is.
         drop_last: Leave out a last batch that is smaller.
+        chances: How often each image is drawn, as for :func:`batch_positions`.
     """
 
     def __init__(
@@ -134,6 +143,7 @@ class Batches:
         device: torch.device | str = "cpu",
         share: Share | None = None,
         drop_last: bool = False,
+        chances: Tensor | None = None,
     ) -> None:
         if part.images is not decoded.data.images:
             raise InputError("the part is not of the data that was decoded")
@@ -153,6 +163,7 @@ class Batches:
         self.device = torch.device(device)
         self.share = share
         self.drop_last = drop_last
+        self.chances = chances
 
     def __len__(self) -> int:
         full, rest = divmod(len(self.part), self.batch_size)
@@ -165,6 +176,7 @@ class Batches:
             order=self.order,
             share=self.share,
             drop_last=self.drop_last,
+            chances=self.chances,
         )
         with ThreadPoolExecutor(1) as reader:
             ahead = [reader.submit(self._read, positions) for positions, _ in plan[:1]]
@@ -199,6 +211,7 @@ class FeatureBatches:
         order: Draws a new order for each pass, or None.
         device: Where the tensors go.
         share: Which of several processes this is.
+        chances: How often each sample is drawn, as for :func:`batch_positions`.
     """
 
     def __init__(
@@ -211,6 +224,7 @@ class FeatureBatches:
         order: torch.Generator | None = None,
         device: torch.device | str = "cpu",
         share: Share | None = None,
+        chances: Tensor | None = None,
     ) -> None:
         self.features = features
         self.rows = rows
@@ -219,13 +233,18 @@ class FeatureBatches:
         self.order = order
         self.device = torch.device(device)
         self.share = share
+        self.chances = chances
 
     def __len__(self) -> int:
         return -(-len(self.target) // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
         for positions, weight in batch_positions(
-            len(self.target), self.batch_size, order=self.order, share=self.share
+            len(self.target),
+            self.batch_size,
+            order=self.order,
+            share=self.share,
+            chances=self.chances,
         ):
             samples = torch.from_numpy(positions)
             rows = samples if self.rows is None else self.rows[samples]

@@ -16,6 +16,7 @@ from cosen.functional.costs import (
     frequency_complement,
     frequency_matrix,
     project_costs,
+    random_misclassification_costs,
     step_costs,
     target_costs,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "paper_f_measure",
     "paper_g_mean",
     "project_costs",
+    "random_misclassification_costs",
     "smooth_one_sided_regression",
     "step_costs",
     "target_costs",

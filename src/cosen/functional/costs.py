@@ -16,6 +16,7 @@ from cosen.functional.checks import (
     check_finite_matrix,
     check_misclassification_costs,
     check_not_negative,
+    check_positive,
     check_same_device,
 )
 from cosen.functional.reduction import full_precision
@@ -235,6 +236,34 @@ def costs_from_misclassification(
         raise InputError("misclassification_costs are all zero: then every decision is as good")
     shares = full_precision(misclassification_costs) / worst  # of the worst: 2 max ξ′ may overflow
     return project_costs((shares / (2 - shares)).fill_diagonal_(1), floor=floor)
+
+
+def random_misclassification_costs(
+    class_counts: Tensor, *, most: float = 10.0, generator: torch.Generator
+) -> Tensor:
+    r"""Misclassification costs ξ′ drawn at random, dearer where a rare class is missed.
+
+    .. math:: \xi'_{p,n} \sim U[0, m \, h_n / h_p] \text{ for } n \ne p, \quad \xi'_{p,p} = 0
+
+    As by Abe et al. (2004) for data without costs of their own, in the scale of Chung et al.
+    (2016).
+
+    Args:
+        class_counts: Training samples of each class, shape ``(C,)``; only ratios matter.
+        most: :math:`m`, the largest cost between equally frequent classes.
+        generator: What they are drawn by.
+
+    Example:
+        >>> draw = torch.Generator().manual_seed(0)
+        >>> random_misclassification_costs(torch.tensor([90, 10]), generator=draw)
+        tensor([[0.0000, 0.8536],
+                [7.9630, 0.0000]])
+    """
+    check_positive(most, name="most")
+    frequencies = class_frequencies(class_counts)
+    draws = torch.rand(len(frequencies), len(frequencies), generator=generator)
+    ratios = frequencies[None, :] / frequencies[:, None]
+    return (most * draws * ratios).fill_diagonal_(0)
 
 
 def bayes_decision(probabilities: Tensor, misclassification_costs: Tensor) -> Tensor:

@@ -1,82 +1,141 @@
-"""Methods by name: each makes the loss that a network is trained with.
+"""Methods by name; one of the user's own is ``module:Class``, or an object."""
 
-A loss may learn between epochs: :class:`~cosen.costs.CostLearner` does.
-"""
-
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import importlib
+import inspect
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-import numpy as np
-import torch
-from torch import nn
-
-from cosen.costs import CostLearner, Objective
 from cosen.errors import InputError
-from cosen.losses import CostSensitiveCrossEntropy
+from cosen.methods.balanced_softmax import BalancedSoftmaxMethod
+from cosen.methods.baseline import Baseline
+from cosen.methods.class_balanced import ClassBalanced
+from cosen.methods.class_weights import ClassWeights
+from cosen.methods.crt import ClassifierRetraining
+from cosen.methods.fixed_costs import FixedCosts, FixedErrors, FixedFrequencies, FixedSeparability
+from cosen.methods.focal import Focal
+from cosen.methods.ldam_drw import LDAMDRW
+from cosen.methods.learned_costs import Cosen, CosenHinge, CosenMSE
+from cosen.methods.logit_adjustment import LogitAdjustment
+from cosen.methods.method import (
+    AdjustingMethod,
+    ClassifierMethod,
+    Method,
+    NetworkMethod,
+    SamplingMethod,
+    Setting,
+)
+from cosen.methods.smote import Smote
+from cosen.methods.smote_rsb import SmoteRSB
+from cosen.methods.sosr import SOSR
+from cosen.methods.tau_norm import TauNorm
+from cosen.methods.under_sampling import UnderSampling
+from cosen.methods.weighted_forest import WeightedForest
+from cosen.methods.weighted_sampling import WeightedSampling
+from cosen.methods.weighted_svm import WeightedSVM
 
-MakeLoss = Callable[[np.ndarray, Objective, Mapping[str, Any]], nn.Module]
-"""Maps class counts, the objective and the method's options to a loss."""
+__all__ = [
+    "METHODS",
+    "AdjustingMethod",
+    "ClassifierMethod",
+    "Method",
+    "NetworkMethod",
+    "SamplingMethod",
+    "Setting",
+    "find_method",
+    "make_method",
+]
 
-
-@dataclass(frozen=True)
-class Method:
-    """A way to train.
-
-    Attributes:
-        name: What it is asked for by.
-        description: One line.
-        make_loss: Makes the loss.
-    """
-
-    name: str
-    description: str
-    make_loss: MakeLoss
-
-
-def _baseline(_: np.ndarray, __: Objective, options: Mapping[str, Any]) -> nn.Module:
-    return nn.CrossEntropyLoss(**options)
-
-
-def _fixed_frequencies(counts: np.ndarray, _: Objective, options: Mapping[str, Any]) -> nn.Module:
-    return CostSensitiveCrossEntropy.from_class_counts(torch.from_numpy(counts), **options)
-
-
-def _learned_costs(
-    counts: np.ndarray, objective: Objective, options: Mapping[str, Any]
-) -> nn.Module:
-    return CostLearner(torch.from_numpy(counts), objective=objective, **options)
-
-
-METHODS: dict[str, Method] = {
+METHODS: dict[str, type[Method]] = {
     method.name: method
     for method in (
-        Method("baseline", "plain cross-entropy", _baseline),
-        Method("fixed-h", "fixed costs from the class frequencies (H)", _fixed_frequencies),
-        Method("cosen", "costs learned from frequencies and validation errors", _learned_costs),
+        Baseline,
+        Cosen,
+        CosenHinge,
+        CosenMSE,
+        FixedFrequencies,
+        FixedSeparability,
+        FixedErrors,
+        FixedCosts,
+        Smote,
+        UnderSampling,
+        SmoteRSB,
+        WeightedSVM,
+        WeightedForest,
+        SOSR,
+        ClassWeights,
+        WeightedSampling,
+        Focal,
+        ClassBalanced,
+        LDAMDRW,
+        BalancedSoftmaxMethod,
+        LogitAdjustment,
+        ClassifierRetraining,
+        TauNorm,
     )
 }
+"""Every method that can be asked for by name."""
 
 
-def find_method(name: str) -> Method:
-    """The method of this name; an unknown one lists the choices."""
+def find_method(name: str) -> type[Method]:
+    """The method of this name, or of a module of the user's; an unknown one lists the choices.
+
+    Args:
+        name: One of :data:`METHODS`, or ``module:Class``.
+    """
     if name in METHODS:
         return METHODS[name]
+    module, colon, attribute = name.partition(":")
+    if colon:
+        return _imported(module, attribute)
     near = get_close_matches(name, METHODS, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise InputError(f"there is no method {name!r}; {hint}there are {', '.join(METHODS)}")
+    raise InputError(
+        f"there is no method {name!r}; {hint}there are {', '.join(METHODS)}, "
+        "and module:Class is one of your own"
+    )
 
 
-def make_loss(
-    name: str, class_counts: np.ndarray, *, objective: Objective, options: Mapping[str, Any]
-) -> nn.Module:
-    """The loss of a method, for these training counts; options it does not have are refused."""
+def make_method(name: str, options: Mapping[str, Any] | None = None) -> Method:
+    """A method with these options; those that it does not have are refused.
+
+    Args:
+        name: As for :func:`find_method`.
+        options: By name.
+
+    Example:
+        >>> make_method("smote", {"neighbours": 3})
+        Smote(neighbours=3)
+    """
     method = find_method(name)
+    options = options or {}
+    known = inspect.signature(method).parameters
+    takes_any = any(entry.kind is entry.VAR_KEYWORD for entry in known.values())
+    for option in options:
+        if option not in known and not takes_any:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise InputError(f"method {name} has no option {option!r}: {has}")
     shown = ", ".join(f"{key}={value!r}" for key, value in options.items())
-    if "reduction" in options:
-        raise InputError("costs.reduction is not a setting: training needs the mean")
     try:
-        return method.make_loss(class_counts, objective, options)
+        return method(**options)
     except TypeError as error:
-        raise InputError(f"method {name} does not take these costs: {shown} ({error})") from error
+        raise InputError(f"method {name} does not take the options {shown} ({error})") from error
+
+
+def _imported(module: str, attribute: str) -> type[Method]:
+    """A class of the user's, from a module that Python finds."""
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise InputError(
+            f"there is no module {module!r} to take the method {attribute!r} from ({error}): "
+            "start in its folder, or put that on PYTHONPATH"
+        ) from error
+    except AttributeError as error:
+        raise InputError(f"the module {module!r} has no {attribute!r}") from error
+    if not (inspect.isclass(found) and issubclass(found, Method)):
+        raise InputError(
+            f"{module}:{attribute} is not a method: derive it from cosen.methods.NetworkMethod "
+            "or another kind of cosen.methods.Method"
+        )
+    return found

@@ -3,10 +3,11 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from cosen.errors import InputError
 from cosen.networks.choices import among
+from cosen.networks.cosine import use_cosine_output
 from cosen.networks.head import Head
 from cosen.networks.output import Network, NetworkOutput
 from cosen.networks.paper import PaperNetwork
@@ -85,6 +86,7 @@ def build_network(
     num_classes: int,
     channels: int = 3,
     in_features: int | None = None,
+    output: Literal["linear", "cosine"] = "linear",
     **options: Any,
 ) -> Network:
     """A network by its name, with random weights from torch's generator.
@@ -94,6 +96,7 @@ def build_network(
         num_classes: How many logits.
         channels: Channels of the images; of no concern to ``head``.
         in_features: Width of the features that ``head`` takes; for no other network.
+        output: ``"cosine"`` for an output layer of scaled cosines.
         options: The network's own, such as ``reading`` for ``paper`` or ``width`` for ``head``.
 
     Example:
@@ -123,4 +126,5 @@ def build_network(
     for option in options:
         if option not in own:
             raise InputError(f"{name} has no option {option!r}{among(option, own)}")
-    return entry.build(**keywords, **options)
+    network = entry.build(**keywords, **options)
+    return use_cosine_output(network) if output == "cosine" else network

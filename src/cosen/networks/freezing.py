@@ -50,6 +50,23 @@ def freeze(network: nn.Module, up_to: str) -> list[str]:
     return frozen
 
 
+def freeze_but_output(network: Network) -> None:
+    """Freeze everything below the output layer."""
+    output = network.output_layer
+    if output is None:
+        raise InputError("the network's output layer is not known: name it with as_network")
+    own = {id(parameter) for parameter in output.parameters()}
+    of_output = set(output.modules())
+    for parameter in network.parameters():
+        parameter.requires_grad_(id(parameter) in own)
+    network.frozen_modules |= {
+        name
+        for name, module in network.named_modules()
+        if name and of_output.isdisjoint(module.modules())
+    }
+    network.train(network.training)
+
+
 def frozen_but_output(network: nn.Module) -> bool:
     """Whether training changes the output layer alone, so that features can come from a cache.
 

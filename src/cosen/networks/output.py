@@ -1,8 +1,11 @@
 """What every network gives in one pass, and what a network is."""
 
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from torch import Tensor, nn
+
+from cosen import functional as F
 
 
 class NetworkOutput(NamedTuple):
@@ -15,6 +18,26 @@ class NetworkOutput(NamedTuple):
 
     logits: Tensor
     features: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """What a network gives for a part of the data, in its order.
+
+    Attributes:
+        logits: Shape ``(n, C)``.
+        features: Penultimate, shape ``(n, D)``.
+        target: Shape ``(n,)``.
+    """
+
+    logits: Tensor
+    features: Tensor
+    target: Tensor
+
+    def confusion(self) -> Tensor:
+        """Counts, row = true class, shape ``(C, C)``."""
+        classes = self.logits.shape[1]
+        return F.confusion_matrix(self.target, self.logits.argmax(1), num_classes=classes)
 
 
 class Network(nn.Module):

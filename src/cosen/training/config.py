@@ -11,8 +11,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from cosen.data.splits import VALIDATION_SHARE
 from cosen.errors import InputError
 
-TABLES = ("costs", "network_options")
-"""Settings that hold settings of their own: ``costs.cost_lr``, or a table in TOML."""
+TABLES = ("options", "network_options")
+"""Settings that hold settings of their own: ``options.cost_lr``, or a table in TOML."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class TrainConfig:
         validation: The share of the training set held out for validation.
         seed: Fixes the split, the weights and the order.
         method: How to train.
-        costs: Options of the method, such as ``cost_lr``.
+        options: Options of the method, such as ``cost_lr``.
         objective: What validation measures: ``overall`` or ``balanced``.
         expert: A CSV of misclassification costs that validation measures instead.
         network: ``auto``, or a network's name.
@@ -65,7 +65,7 @@ class TrainConfig:
     validation: float = VALIDATION_SHARE
     seed: int = 0
     method: str = "cosen"
-    costs: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     objective: Literal["overall", "balanced"] = "overall"
     expert: str | None = None
     network: str = "auto"
@@ -123,7 +123,7 @@ def make_config(values: dict[str, Any], *, base: TrainConfig | None = None) -> T
     unknown name is refused, with the nearest.
 
     Example:
-        >>> make_config({"epochs": "5", "costs.cost_lr": "0.2"}).costs
+        >>> make_config({"epochs": "5", "options.cost_lr": "0.2"}).options
         {'cost_lr': 0.2}
     """
     kinds = get_type_hints(TrainConfig)
@@ -134,9 +134,9 @@ def make_config(values: dict[str, Any], *, base: TrainConfig | None = None) -> T
     for name, value in values.items():
         table, _, key = name.partition(".")
         if table in TABLES and key:
-            tables[table][key] = _plain(value)
+            tables[table][key] = plain_value(value)
         elif table in TABLES and isinstance(value, dict):
-            tables[table].update({key: _plain(entry) for key, entry in value.items()})
+            tables[table].update({key: plain_value(entry) for key, entry in value.items()})
         elif name not in known:
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
@@ -182,8 +182,13 @@ def _converted(name: str, value: Any, kind: Any) -> Any:
         raise InputError(f"{name} must be of type {kind.__name__}, but is {value!r}") from error
 
 
-def _plain(value: Any) -> Any:
-    """A text as the number that it writes, if it writes one."""
+def plain_value(value: Any) -> Any:
+    """A text as the number that it writes, if it writes one.
+
+    Example:
+        >>> plain_value("3"), plain_value("0.5"), plain_value("revert")
+        (3, 0.5, 'revert')
+    """
     if not isinstance(value, str):
         return value
     for kind in (int, float):

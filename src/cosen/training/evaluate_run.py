@@ -13,7 +13,8 @@ from cosen.data.decoding import Progress
 from cosen.data.labelled import LabelledImages
 from cosen.data.open import open_data
 from cosen.errors import DataError
-from cosen.training.evaluation import Outputs, summarise
+from cosen.networks.output import Outputs
+from cosen.training.evaluation import summarise
 from cosen.training.model_file import ModelFacts, load_facts
 from cosen.training.predict import image_logits, open_model
 from cosen.training.run import saved_config

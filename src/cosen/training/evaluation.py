@@ -1,6 +1,5 @@
 """Running a network over data, over all processes, and what the outcome says."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,27 +11,8 @@ from cosen import functional as F
 from cosen.costs import Objective, validation_error
 from cosen.data.batches import Share
 from cosen.data.labelled import LabelledImages
+from cosen.networks.output import Outputs
 from cosen.training.task import Task
-
-
-@dataclass(frozen=True, eq=False)
-class Outputs:
-    """What a network gives for a part of the data, in its order.
-
-    Attributes:
-        logits: Shape ``(n, C)``.
-        features: Penultimate, shape ``(n, D)``.
-        target: Shape ``(n,)``.
-    """
-
-    logits: Tensor
-    features: Tensor
-    target: Tensor
-
-    def confusion(self) -> Tensor:
-        """Counts, row = true class, shape ``(C, C)``."""
-        classes = self.logits.shape[1]
-        return F.confusion_matrix(self.target, self.logits.argmax(1), num_classes=classes)
 
 
 @torch.no_grad()

@@ -8,20 +8,9 @@ from torch import Tensor, nn
 from cosen.data.features import embed
 from cosen.networks.freezing import frozen_but_output
 from cosen.networks.output import Network, NetworkOutput
+from cosen.networks.penultimate import PenultimateFeatures
 from cosen.training.config import TrainConfig
 from cosen.training.task import Task
-
-
-class PenultimateFeatures(nn.Module):
-    """The features that a network's output layer sees."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, images: Tensor) -> Tensor:
-        features: Tensor = self.network(images).features
-        return features
 
 
 class OutputOnly(nn.Module):

@@ -22,8 +22,10 @@ from cosen.costs import CostLearner, CostStep, validation_error
 from cosen.data.augmentation import Augmentation
 from cosen.data.batches import Batch, Share
 from cosen.errors import InputError, RunError
+from cosen.methods import NetworkMethod, Setting
+from cosen.networks.output import Outputs
 from cosen.training.config import TrainConfig
-from cosen.training.evaluation import Outputs, all_processes, rare_classes, run_network
+from cosen.training.evaluation import all_processes, rare_classes, run_network
 from cosen.training.frozen import use_cached_features, whole_network
 from cosen.training.model_file import save_model
 from cosen.training.run_folder import EpochRecord, RunFolder
@@ -38,10 +40,12 @@ class Watcher:
     Attributes:
         batch: Told the batches done and the batches in all epochs.
         epoch: Told the record of an epoch that is over.
+        phase: Told what is trained, where that is more than one thing.
     """
 
     batch: Callable[[int, int], None] = lambda _, __: None
     epoch: Callable[[EpochRecord], None] = lambda _: None
+    phase: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -58,26 +62,39 @@ class Training:
     Args:
         config: The configuration.
         task: What there is to train.
-        loss: The loss, perhaps one that learns.
+        method: How: its loss may learn.
+        setting: What the method knows of the data.
         run: Where everything is written, by the first process only.
         fabric: The device, the precision and the processes.
+        network: Makes the network to train; one of the task's if not given.
     """
 
     def __init__(
-        self, config: TrainConfig, task: Task, loss: nn.Module, run: RunFolder, fabric: Fabric
+        self,
+        config: TrainConfig,
+        task: Task,
+        method: NetworkMethod,
+        setting: Setting,
+        run: RunFolder,
+        fabric: Fabric,
+        *,
+        network: Callable[[], nn.Module] | None = None,
     ) -> None:
         torch.manual_seed(config.seed)  # the same weights in every process
-        network, task = use_cached_features(task.network(config), task, config, fabric)
+        made = task.network(config) if network is None else network()
+        trained, task = use_cached_features(made, task, config, fabric)
         self.config, self.task, self.run, self.fabric = config, task, run, fabric
         if task.features is None:
-            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.loss = loss.to(fabric.device)
-        optimizer = make_optimizer(config, network.parameters())
-        self.network, self.optimizer = _set_up(fabric, network, optimizer)
+            trained = trained.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.method, self.setting = method, setting
+        self.loss = method.make_loss(setting).to(fabric.device)
+        self.class_draws = method.class_draws(setting)
+        optimizer = make_optimizer(config, trained.parameters())
+        self.network, self.optimizer = _set_up(fabric, trained, optimizer)
         self.average: AveragedModel | None = None
         if config.ema:
             decay = get_ema_multi_avg_fn(config.ema)  # type: ignore[no-untyped-call]
-            self.average = AveragedModel(network, multi_avg_fn=decay, use_buffers=True)
+            self.average = AveragedModel(trained, multi_avg_fn=decay, use_buffers=True)
         torch.manual_seed(config.seed + 1 + fabric.global_rank)  # dropout differs by process
         self.order = torch.Generator().manual_seed(config.seed)
         self.noise = torch.Generator().manual_seed(config.seed * 1000 + fabric.global_rank)
@@ -123,10 +140,11 @@ class Training:
     def _train_epoch(self, watcher: Watcher) -> tuple[float, float]:
         """The mean loss and the share of samples that were wrong, over all processes."""
         self.network.train()
-        batches = self.task.batches(
-            self.task.splits.train,
+        self.method.begin_epoch(self.loss, self.setting, len(self.history) / self.config.epochs)
+        batches = self.task.train_batches(
             batch_size=self.config.batch_size,
             order=self.order,
+            class_draws=self.class_draws,
             augment=self.augment,
             device=self.fabric.device,
             share=Share(self.fabric.global_rank, self.fabric.world_size),
@@ -201,7 +219,7 @@ class Training:
             mean_recall=float(F.mean_recall(confusion)),
             rare_recall=float(F.class_recall(confusion)[rare].nanmean()),
             seconds=times.whole,
-            images_per_second=len(self.task.splits.train) / times.trained,
+            images_per_second=self.task.train_size / times.trained,
             cost_accepted=None if step is None else step.accepted,
             cost_lr=None if step is None else step.cost_lr,
             best=best,

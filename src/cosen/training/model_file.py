@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from cosen.data.batches import Normalise
 from cosen.data.preprocess import Preprocess
 from cosen.errors import CosenError, RunError
-from cosen.networks import as_network, build_network
+from cosen.networks import Network, as_network, build_network
+from cosen.networks.cosine import use_cosine_output
+from cosen.networks.penultimate import PenultimateFeatures
 from cosen.networks.vgg import VGG16Features
 from cosen.networks.weights import read_weights
 from cosen.training.atomic import write_text, write_with
@@ -36,7 +38,9 @@ class ModelFacts:
         preprocess: How images are brought to size.
         normalise: Shift and scale of the channels.
         features: ``""`` where the network takes images; ``"vgg16"`` where it takes the features of
-            VGG-16's convolutions, which then are part of the weights.
+            VGG-16's convolutions, or the name of a network whose penultimate features it takes.
+            What computes them then is part of the weights.
+        feature_options: What that network was built with.
         temperature: Divides the logits for calibrated probabilities.
     """
 
@@ -47,6 +51,7 @@ class ModelFacts:
     preprocess: Preprocess
     normalise: Normalise
     features: str = ""
+    feature_options: dict[str, Any] = field(default_factory=dict)
     temperature: float = 1.0
 
 
@@ -107,6 +112,11 @@ def load_facts(folder: Path) -> ModelFacts:
             raise RunError(f"{path} is damaged: its entries do not fit each other")
         return facts
     except FileNotFoundError as error:
+        if (folder / "metrics.json").exists():
+            raise RunError(
+                f"{folder} has predictions but no model: its method fits a classifier that is no "
+                "network, for comparison only"
+            ) from error
         raise RunError(f"{folder} has no model yet: there is no model.json in it") from error
     except CosenError:
         raise
@@ -118,15 +128,42 @@ def build_classifier(
     facts: ModelFacts, network: Callable[[], nn.Module] | None = None
 ) -> ImageClassifier:
     """The classifier that the facts describe, with random weights."""
-    if facts.network == OWN:
-        if network is None:
-            raise RunError(
-                "the model is a module of your own: load it from Python, with "
-                "load_model(folder, network=...)"
-            )
-        return ImageClassifier(as_network(network()))
-    built = build_network(facts.network, num_classes=len(facts.class_names), **facts.options)
-    return ImageClassifier(built, VGG16Features() if facts.features == "vgg16" else None)
+    classes = len(facts.class_names)
+    backbone: nn.Module | None = None
+    if facts.features == "vgg16":
+        backbone = VGG16Features()
+    elif facts.features:
+        below = make_network(facts.features, classes, facts.feature_options, own=network)
+        backbone = PenultimateFeatures(below)
+    return ImageClassifier(
+        make_network(facts.network, classes, facts.options, own=network), backbone
+    )
+
+
+def make_network(
+    name: str,
+    num_classes: int,
+    options: dict[str, Any],
+    *,
+    own: Callable[[], nn.Module] | None = None,
+) -> Network:
+    """A network by its name with random weights; ``own`` makes the user's.
+
+    Args:
+        name: One of :data:`cosen.networks.NETWORKS`, or :data:`OWN`.
+        num_classes: How many logits.
+        options: What it is built with.
+        own: Makes the module of the user's own.
+    """
+    if name != OWN:
+        return build_network(name, num_classes=num_classes, **options)
+    if own is None:
+        raise RunError(
+            "the model is a module of your own: load it from Python, with "
+            "load_model(folder, network=...)"
+        )
+    network = as_network(own())
+    return use_cosine_output(network) if options.get("output") == "cosine" else network
 
 
 def load_model(

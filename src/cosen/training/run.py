@@ -7,12 +7,12 @@ import platform
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
@@ -21,21 +21,14 @@ import cosen
 from cosen.data.augmentation import check_names
 from cosen.data.decoding import Progress
 from cosen.data.imbalance import parse_imbalance
-from cosen.data.stores import printable
 from cosen.errors import CosenError, RunError
-from cosen.methods import make_loss
+from cosen.methods import Method, make_method
+from cosen.methods.baseline import Baseline
 from cosen.networks import find_network
 from cosen.networks.precision import resolve_precision
 from cosen.training.config import TrainConfig, make_config
-from cosen.training.evaluation import run_network, summarise
-from cosen.training.expert import read_expert
-from cosen.training.loop import Training, Watcher
-from cosen.training.model_file import (
-    calibrated_temperature,
-    load_model,
-    save_facts,
-    with_temperature,
-)
+from cosen.training.kinds import Execution, check_baseline, make_setting, needs_baseline
+from cosen.training.loop import Watcher
 from cosen.training.run_folder import EpochRecord, RunFolder
 from cosen.training.task import Task, make_task, resolve_device
 
@@ -47,7 +40,9 @@ def train(
     out: Path,
     *,
     resume: bool = False,
+    method: Method | None = None,
     network: Callable[[], nn.Module] | None = None,
+    baseline: Path | None = None,
     watcher: Watcher | None = None,
     progress: Progress | None = None,
 ) -> RunFolder:
@@ -57,26 +52,36 @@ def train(
         config: The configuration.
         out: The run folder.
         resume: Go on with a run that was cut off; its own configuration counts then.
+        method: One of your own, in place of a named one.
         network: Makes a module of your own, from images to logits, in place of a named network;
             its last linear layer is taken as the output. Hand it to ``load_model`` as well.
+        baseline: A finished run of the baseline on the same split, for a method that starts from
+            one; without it, one is trained first, in the run folder.
         watcher: Told of batches and epochs.
         progress: Told how far decoding and embedding are.
     """
     run = RunFolder(out)
+    if method is not None:
+        config = replace(config, method=method.name, options={})
     if resume:
         config = saved_config(RunFolder.existing(out))
     elif run.has_run and _is_first_process():
         raise RunError(
             f"{out} holds a run already: go on with it (--resume {out}), or use another --out"
         )
-    check_config(config)
+    check_config(config, method=method)
+    method = method or make_method(config.method, config.options)
+    if baseline is None and resume and run.about().get("starts_from"):
+        baseline = Path(run.about()["starts_from"])
     with _held(run):
         if not resume and _is_first_process():
-            run.write_about(_start(config))  # from now on it can be resumed
+            from_run = {"starts_from": str(baseline.absolute())} if baseline else {}
+            run.write_about(describe_start(config) | from_run)  # from now on it can be resumed
         fabric = make_fabric(config)
         fabric.launch()
         try:
-            _train(config, run, fabric, network, watcher or Watcher(), progress)
+            wish = _Wish(network, baseline, watcher or Watcher(), progress)
+            _train(config, method, run, fabric, wish)
         except CosenError:
             if _is_first_process() and run.checkpoint() is None:
                 run.forget()  # a mistake before anything was learned: the folder is free again
@@ -90,7 +95,7 @@ def train(
     return run
 
 
-def check_config(config: TrainConfig) -> None:
+def check_config(config: TrainConfig, *, method: Method | None = None) -> None:
     """Refuse what can be seen to be wrong before any image is read."""
     resolve_device(config.device)
     if config.imbalance:
@@ -98,8 +103,8 @@ def check_config(config: TrainConfig) -> None:
     if config.network != "auto":
         find_network(config.network)
     check_names(config.augment)
-    options = {key: value for key, value in config.costs.items() if key != "expert"}
-    make_loss(config.method, np.ones(2), objective=config.objective, options=options)
+    if method is None:
+        make_method(config.method, config.options)
 
 
 def saved_config(run: RunFolder) -> TrainConfig:
@@ -126,83 +131,59 @@ def make_fabric(config: TrainConfig) -> Fabric:
     )
 
 
+@dataclass(frozen=True)
+class _Wish:
+    """What the user brings besides a configuration, and wants to be told."""
+
+    network: Callable[[], nn.Module] | None
+    baseline: Path | None
+    watcher: Watcher
+    progress: Progress | None
+
+
 def _train(
-    config: TrainConfig,
-    run: RunFolder,
-    fabric: Fabric,
-    network: Callable[[], nn.Module] | None,
-    watcher: Watcher,
-    progress: Progress | None,
+    config: TrainConfig, method: Method, run: RunFolder, fabric: Fabric, wish: _Wish
 ) -> None:
     about = run.about()
     task = make_task(
         config,
-        progress=progress if fabric.is_global_zero else None,
+        progress=wish.progress if fabric.is_global_zero else None,
         expert=about.get("expert"),
-        own_network=network,
+        own_network=wish.network,
     )
-    loss = make_loss(
-        config.method,
-        task.splits.train.class_counts,
-        objective=task.objective,
-        options=_cost_options(config, task),
-    )
-    training = Training(config, task, loss, run, fabric)
-    state = run.checkpoint()
-    fabric.barrier()  # all have looked before the first writes
-    if state is not None:
-        training.resume(state)
-    elif fabric.is_global_zero:
+    method.check(make_setting(config, task))
+    if fabric.is_global_zero and not run.has_checkpoint:
         run.write_about(about | _facts(task))
-    with _Logs(run, fabric, watcher) as logs:
-        training.fit(logs.watcher)
-    _finish(config, task, run, fabric)
+    baseline = None
+    if needs_baseline(method, task):
+        baseline = _baseline(config, method, run, fabric, wish)
+        check_baseline(baseline, task)
+    with _Logs(run, fabric, wish.watcher) as logs:
+        Execution(config, task, run, fabric, baseline).carry_out(method, lambda: logs.watcher)
 
 
-def _cost_options(config: TrainConfig, task: Task) -> dict[str, Any]:
-    """The options of the method, an expert's matrix read from its CSV."""
-    options = dict(config.costs)
-    if isinstance(options.get("expert"), str):
-        path = Path(options["expert"]).expanduser()
-        options["expert"] = read_expert(path, task.facts.class_names)
-    return options
+def _baseline(
+    config: TrainConfig, method: Method, run: RunFolder, fabric: Fabric, wish: _Wish
+) -> RunFolder:
+    """The baseline that the method starts from: the one given, or one trained in the run folder."""
+    if wish.baseline is not None:
+        return RunFolder.existing(wish.baseline)
+    inner = RunFolder(run.path / "baseline")
+    if fabric.broadcast(inner.is_finished):
+        return inner
+    plain = replace(config, method=Baseline.name, options={})
+    if fabric.is_global_zero and not inner.has_run:
+        inner.path.mkdir(exist_ok=True)
+        inner.write_about(describe_start(plain))
+    fabric.barrier()
+    wish.watcher.phase(f"Training the baseline that {method.name} starts from")
+    _train(plain, Baseline(), inner, fabric, wish)
+    fabric.barrier()  # it is written
+    wish.watcher.phase(f"Training {method.name}")
+    return inner
 
 
-def _finish(config: TrainConfig, task: Task, run: RunFolder, fabric: Fabric) -> None:
-    """Run the best network over validation and test, and write what it says."""
-    classifier, facts = load_model(run.path, network=task.own_network)
-    network = fabric.setup_module(classifier.network)
-    parts = {"val": task.splits.val, "test": task.splits.test}
-    outputs = {
-        name: run_network(fabric, network, task, part, batch_size=config.batch_size)
-        for name, part in parts.items()
-    }
-    if not fabric.is_global_zero:
-        return
-    facts = with_temperature(
-        facts, calibrated_temperature(outputs["val"].logits, outputs["val"].target)
-    )
-    save_facts(run.path, facts)
-    tensors, names = {}, {}
-    for name, part in parts.items():
-        tensors[f"{name}_logits"] = outputs[name].logits
-        tensors[f"{name}_target"] = outputs[name].target
-        names[name] = [printable(image) for image in part.names]
-    run.write_predictions(tensors, names)
-    run.write_metrics(
-        {
-            name: summarise(
-                outputs[name],
-                class_counts=facts.class_counts,
-                objective=task.objective,
-                temperature=facts.temperature,
-            )
-            for name in parts
-        }
-    )
-
-
-def _start(config: TrainConfig) -> dict[str, Any]:
+def describe_start(config: TrainConfig) -> dict[str, Any]:
     """What is known of a run before its data is read."""
     return {
         "cosen": cosen.__version__,
@@ -262,7 +243,7 @@ class _Logs:
             writer.flush()
             self._watcher.epoch(record)
 
-        self.watcher = Watcher(batch=self._watcher.batch, epoch=epoch)
+        self.watcher = replace(self._watcher, epoch=epoch)
         return self
 
     def __exit__(self, *problem: Any) -> None:

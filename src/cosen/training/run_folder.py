@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from cosen.costs import CostStep
+from cosen.costs import CostStep, Objective
 from cosen.errors import RunError
 from cosen.training.atomic import write_text, write_with
 
@@ -107,6 +107,10 @@ class RunFolder:
         return (self.path / "run.json").exists()
 
     @property
+    def has_checkpoint(self) -> bool:
+        return any(self.path.glob("checkpoint*.pt"))
+
+    @property
     def is_finished(self) -> bool:
         return (self.path / "metrics.json").exists()
 
@@ -121,6 +125,20 @@ class RunFolder:
 
     def about(self) -> dict[str, Any]:
         return self._read_json("run.json")
+
+    def objective(self) -> Objective:
+        """What validation measured: by name, or an expert's costs as they were at the time."""
+        about = self.about()
+        if "expert" in about:
+            return torch.tensor(about["expert"])
+        found: Objective = about["config"]["objective"]
+        return found
+
+    @property
+    def seconds(self) -> float | None:
+        """Of training, with those of the network that it started from; None before the end."""
+        found: float | None = self.about().get("seconds")
+        return found
 
     # What happened
 

@@ -41,13 +41,13 @@ from cosen.data.splits import (
     split_images,
 )
 from cosen.errors import BrokenImageError, DataError, InputError
-from cosen.networks import NETWORKS, as_network, build_network
+from cosen.methods.cost_table import read_misclassification_costs
+from cosen.networks import NETWORKS, find_network
 from cosen.networks.freezing import freeze
 from cosen.networks.vgg import VGG16Features
 from cosen.networks.weights import fetch_weights, load_weights
 from cosen.training.config import TrainConfig
-from cosen.training.expert import read_expert
-from cosen.training.model_file import OWN, ImageClassifier, ModelFacts
+from cosen.training.model_file import OWN, ImageClassifier, ModelFacts, make_network
 
 SMALL = 64
 """Images up to this side go to the small network as they are."""
@@ -74,6 +74,7 @@ class Task:
         backbone: What computed them.
         objective: What validation measures.
         own_network: Makes the user's own network, where it is not one of ours.
+        resampled: Features and classes to train on in place of those of the training split.
     """
 
     splits: Splits
@@ -84,6 +85,7 @@ class Task:
     backbone: nn.Module | None = None
     objective: Objective = "overall"
     own_network: Callable[[], nn.Module] | None = None
+    resampled: tuple[Tensor, Tensor] | None = None
 
     @property
     def num_classes(self) -> int:
@@ -98,6 +100,7 @@ class Task:
         augment: Augmentation | None = None,
         device: torch.device | str = "cpu",
         share: Share | None = None,
+        chances: Tensor | None = None,
     ) -> Iterable[Batch]:
         """A pass over a part of the data, images or features as the network takes them."""
         if self.features is None:
@@ -110,27 +113,72 @@ class Task:
                 augment=augment,
                 device=device,
                 share=share,
+                chances=chances,
             )
-        # features are in the order of the decoded data, whose rows ascend
-        places = np.searchsorted(self.decoded.data.rows, part.rows)
         return FeatureBatches(
             self.features,
             torch.from_numpy(part.labels),
-            rows=torch.from_numpy(places),
+            rows=self.feature_rows(part),
             batch_size=batch_size,
             order=order,
             device=device,
             share=share,
+            chances=chances,
         )
+
+    def train_batches(
+        self,
+        *,
+        batch_size: int,
+        order: torch.Generator,
+        class_draws: np.ndarray | None = None,
+        augment: Augmentation | None = None,
+        device: torch.device | str = "cpu",
+        share: Share | None = None,
+    ) -> Iterable[Batch]:
+        """A pass over what is trained on, in random order.
+
+        Args:
+            batch_size: Samples in a batch, over all processes.
+            order: Draws the order.
+            class_draws: How often a sample of each class is drawn, against the others, shape
+                ``(C,)``; None takes each once.
+            augment: Changes images, or None.
+            device: Where the tensors go.
+            share: Which of several processes this is.
+        """
+        labels = self.splits.train.labels
+        if self.resampled is not None:
+            features, target = self.resampled
+            return FeatureBatches(
+                features, target, batch_size=batch_size, order=order, device=device, share=share
+            )
+        chances = None if class_draws is None else torch.from_numpy(class_draws[labels])
+        return self.batches(
+            self.splits.train,
+            batch_size=batch_size,
+            order=order,
+            augment=augment,
+            device=device,
+            share=share,
+            chances=chances,
+        )
+
+    @property
+    def train_size(self) -> int:
+        """Samples in a pass over what is trained on."""
+        return len(self.splits.train if self.resampled is None else self.resampled[1])
+
+    def feature_rows(self, part: LabelledImages) -> Tensor:
+        """Where the features of a part stand in :attr:`features`."""
+        # they are in the order of the decoded data, whose rows ascend
+        return torch.from_numpy(np.searchsorted(self.decoded.data.rows, part.rows))
 
     def network(self, config: TrainConfig) -> nn.Module:
         """A new network for this task, its weights drawn from torch's generator or loaded."""
-        if self.own_network is not None:
-            network: nn.Module = as_network(self.own_network())
-        else:
-            network = build_network(
-                self.facts.network, num_classes=self.num_classes, **self.facts.options
-            )
+        network = make_network(
+            self.facts.network, self.num_classes, self.facts.options, own=self.own_network
+        )
         if config.weights and self.backbone is None:
             loaded = load_weights(network, _weights_file(config.weights))
             if loaded.random:
@@ -206,7 +254,7 @@ def make_task(
     if expert is not None:
         objective = torch.tensor(expert)
     elif config.expert:
-        objective = read_expert(Path(config.expert).expanduser(), data.class_names)
+        objective = read_misclassification_costs(Path(config.expert).expanduser(), data.class_names)
     fingerprint = key_of(
         decoded.key,
         data.class_names,
@@ -276,7 +324,7 @@ def _choose_network(config: TrainConfig, data: LabelledImages) -> tuple[str, Pre
                 config.size or SMALL,
             )
     if name not in NETWORKS:
-        build_network(name, num_classes=2)  # raises the error that lists the choices
+        find_network(name)  # raises the error that lists the choices
     usual = NETWORKS[name].image_size
     if name in ("small-cnn", "resnet32"):
         usual = min(side, SMALL)

@@ -37,11 +37,11 @@ def test_no_costs_is_plain_cross_entropy():
 def test_what_is_given_is_not_varied(tmp_path, config, finished_trials, made_up_errors):
     made_up_errors(lambda _, __: 0.5)
     given = {"acceptance": "revert", "separability_std": 0.5, "shrink": 0.1}
-    tune(make_config({"costs": given}, base=config), tmp_path, trials=6, folds=2)
+    tune(make_config({"options": given}, base=config), tmp_path, trials=6, folds=2)
     trials = finished_trials(tmp_path)
     assert all(given.items() <= trial.user_attrs["costs"].items() for trial in trials)
     assert len({trial.user_attrs["costs"]["separability_mean"] for trial in trials}) == 6
-    assert read_config(tmp_path / "tuned.toml")["costs"]["shrink"] == 0.1
+    assert read_config(tmp_path / "tuned.toml")["options"]["shrink"] == 0.1
 
 
 def test_a_bad_candidate_is_given_up_early(tmp_path, config, made_up_errors):

@@ -4,7 +4,6 @@ import json
 import logging
 import math
 
-import numpy as np
 import pytest
 import torch
 import typer
@@ -12,7 +11,7 @@ from typer.testing import CliRunner
 
 from cosen.cli.tune import tune as tune_command
 from cosen.errors import InputError, RunError
-from cosen.methods import make_loss
+from cosen.methods import make_method
 from cosen.networks.vgg import VGG16Features
 from cosen.training import tuning
 from cosen.training.config import TrainConfig, make_config, read_config
@@ -29,9 +28,9 @@ def test_the_settings_are_what_train_takes(tmp_path, config, made_up_errors, cle
     made_up_errors(error)
     tuned = tune(config, tmp_path, trials=12, folds=3)
     written = make_config(read_config(tmp_path / "tuned.toml"))
-    assert written.costs == tuned.chosen.costs
-    assert math.inf in written.costs.values()
-    assert make_loss("cosen", np.array([5, 5]), objective="overall", options=written.costs)
+    assert written.options == tuned.chosen.costs
+    assert math.inf in written.options.values()
+    assert make_method("cosen", written.options).options == tuned.chosen.costs
     assert tuned.best.costs["confusion_std"] == math.inf
     assert (tuned.chosen == tuned.best) == clear
     assert ("is within noise" in tuned.sentence()) != clear
@@ -52,7 +51,7 @@ def test_features_of_pre_trained_weights(tmp_path, make_folder):
 def test_an_expert_decides(tmp_path, config):
     names = [str(digit) for digit in range(10)]
     rows = [[str(int(p != n)) for n in names] for p in names]
-    expert = tmp_path / "costs.csv"
+    expert = tmp_path / "options.csv"
     expert.write_text(
         "\n".join(
             [",".join(["", *names])] + [",".join([p, *r]) for p, r in zip(names, rows, strict=True)]
@@ -71,10 +70,10 @@ def test_an_expert_decides(tmp_path, config):
     [
         ({}, {"folds": 1}, "folds must be at least 2, but is 1"),
         ({}, {"trials": 0}, "trials must be at least 1, but is 0"),
-        ({"costs.acceptance": "sometimes"}, {}, "acceptance must be one of shrink, revert"),
-        ({"costs.no_such": 1}, {}, "does not take these costs: no_such"),
+        ({"options.acceptance": "sometimes"}, {}, "acceptance must be one of shrink, revert"),
+        ({"options.no_such": 1}, {}, "does not take the options no_such=1"),
         ({"method": "baseline"}, {}, "tune is for the method cosen"),
-        ({"costs": dict.fromkeys(SEARCHED, 0.5) | {"acceptance": "always"}}, {}, "nothing"),
+        ({"options": dict.fromkeys(SEARCHED, 0.5) | {"acceptance": "always"}}, {}, "nothing"),
     ],
 )
 def test_what_cannot_work_is_refused(tmp_path, config, changes, options, message):

@@ -10,10 +10,8 @@ alone.
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from cosen.errors import InputError, RunError
-from cosen.methods import make_loss
+from cosen.methods import make_method
 from cosen.training.atomic import write_text
 from cosen.training.config import TrainConfig
 from cosen.training.run_folder import RunFolder
@@ -44,7 +42,7 @@ def tune(
     one run without a stop.
 
     Args:
-        config: As for training. Options in ``config.costs`` are kept as they are, and the others
+        config: As for training. Options in ``config.options`` are kept as they are, and the others
             varied; ``config.epochs`` are those of a head.
         out: The folder for the study and ``tuned.toml``.
         trials: Candidates in all, those of earlier runs included.
@@ -67,8 +65,8 @@ def tune(
         judge = Judge(
             config, features_of_folds(config, task, pool, parts, store, tell), task.objective
         )
-        search(study, judge, config.costs, trials=trials, seed=config.seed, tell=tell)
-        tuned = conclude(study, config.costs, samples=len(pool), path=out / "tuned.toml")
+        search(study, judge, config.options, trials=trials, seed=config.seed, tell=tell)
+        tuned = conclude(study, config.options, samples=len(pool), path=out / "tuned.toml")
         write_text(tuned.path, as_toml(tuned, objective=config.objective, expert=config.expert))
         return tuned
 
@@ -80,6 +78,6 @@ def _refuse_what_cannot_work(config: TrainConfig, *, trials: int, folds: int) ->
         raise InputError(f"trials must be at least 1, but is {trials}")
     if config.method != "cosen":
         raise InputError(f"tune is for the method cosen, but the method is {config.method}")
-    make_loss("cosen", np.array([1, 1]), objective="overall", options=config.costs)
-    if all(name in config.costs for name in SEARCHED):
+    make_method("cosen", config.options)  # refuses what it does not take
+    if all(name in config.options for name in SEARCHED):
         raise InputError(f"nothing is left to tune: {', '.join(SEARCHED)} are all given")

@@ -150,7 +150,7 @@ def as_toml(tuned: Tuned, *, objective: str, expert: str | None) -> str:
     lines.append(f"objective = {_toml(objective)}")
     if expert:
         lines.append(f"expert = {_toml(str(Path(expert).absolute()))}")
-    lines += ["", "[costs]"]
+    lines += ["", "[options]"]
     lines += [f"{name} = {_toml(value)}" for name, value in tuned.chosen.costs.items()]
     return "\n".join(lines) + "\n"
 

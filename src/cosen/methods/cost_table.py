@@ -1,4 +1,4 @@
-"""An expert's misclassification costs, as a CSV with the class names in the header."""
+"""Costs of the user's own, as a CSV with the class names in the header."""
 
 import csv
 from pathlib import Path
@@ -10,8 +10,8 @@ from cosen.errors import InputError
 from cosen.functional.checks import check_misclassification_costs
 
 
-def read_expert(path: Path, class_names: tuple[str, ...]) -> Tensor:
-    """ξ′ from a CSV: a header with the decisions, then a line for each true class.
+def read_cost_table(path: Path, class_names: tuple[str, ...]) -> Tensor:
+    """A number for each pair of classes: a header with the outputs, a line for each true class.
 
     The first cell of a line is the true class; classes may stand in any order.
 
@@ -26,7 +26,7 @@ def read_expert(path: Path, class_names: tuple[str, ...]) -> Tensor:
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = [line for line in csv.reader(file) if line]
     except FileNotFoundError as error:
-        raise InputError(f"there is no file {path} of misclassification costs") from error
+        raise InputError(f"there is no file {path} of costs") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as a CSV: {error}") from error
     header = lines[0][1:] if lines else []
@@ -37,11 +37,18 @@ def read_expert(path: Path, class_names: tuple[str, ...]) -> Tensor:
                 f"{path} must have a column and a line for every class, but lacks {name!r}"
             )
     try:
-        costs = torch.tensor(
+        return torch.tensor(
             [[float(rows[p][header.index(n)]) for n in class_names] for p in class_names]
         )
-    except (ValueError, IndexError) as error:
+    except IndexError as error:
+        raise InputError(f"{path} must hold a number in every cell: a line is short") from error
+    except ValueError as error:
         raise InputError(f"{path} must hold a number in every cell: {error}") from error
+
+
+def read_misclassification_costs(path: Path, class_names: tuple[str, ...]) -> Tensor:
+    """An expert's ξ′ from such a CSV: zero on the diagonal, negative nowhere."""
+    costs = read_cost_table(path, class_names)
     check_misclassification_costs(costs)
     if not bool(costs.any()):
         raise InputError(f"{path} has no cost above zero: then every decision is as good")

@@ -1,0 +1,26 @@
+"""Balanced softmax (Ren et al. 2020), the logit-adjusted loss (Menon et al. 2021)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from cosen.losses import BalancedSoftmax
+from cosen.methods.method import NetworkMethod, Setting
+
+
+@dataclass(frozen=True)
+class BalancedSoftmaxMethod(NetworkMethod):
+    """The softmax of training counts the class frequencies in; at inference they are left out.
+
+    Attributes:
+        tau: The strength; 1 is balanced softmax.
+    """
+
+    name = "balanced-softmax"
+    description = "balanced softmax, the logit-adjusted loss"
+
+    tau: float = 1.0
+
+    def make_loss(self, setting: Setting) -> nn.Module:
+        return BalancedSoftmax(torch.from_numpy(setting.class_counts), tau=self.tau)

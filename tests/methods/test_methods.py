@@ -1,0 +1,425 @@
+"""One battery that every method must pass, on real digits through the real loop."""
+
+import csv
+
+import numpy as np
+import pytest
+import torch
+
+from cosen.errors import CosenError, DataError, InputError
+from cosen.methods import (
+    METHODS,
+    ClassifierMethod,
+    NetworkMethod,
+    SamplingMethod,
+    Setting,
+    find_method,
+    make_method,
+)
+from cosen.networks.output import Outputs
+from cosen.networks.small_cnn import SmallCNN
+from cosen.networks.vgg import VGG16Features
+from cosen.training.config import TrainConfig
+from cosen.training.loop import Watcher
+from cosen.training.model_file import load_model
+from cosen.training.run import train
+from cosen.training.run_folder import RunFolder
+from cosen.training.task import make_task
+
+CONFIG = {
+    "data": "digits",
+    "exclude": tuple("456789"),
+    "imbalance": "odd:0.2",
+    "epochs": 6,
+    "device": "cpu",
+    "precision": "float32",
+}
+NAMES = tuple("0123")
+ALL = tuple(METHODS)
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory):
+    """Runs a method on four digits: ``grid(name)``; each is trained once for all tests."""
+    folder = tmp_path_factory.mktemp("grid")
+    patch = pytest.MonkeyPatch()
+    costs = folder / "costs.csv"
+    with costs.open("w", newline="") as file:
+        csv.writer(file).writerows([["", *NAMES], *([n, *[0.5] * 4] for n in NAMES)])
+
+    def run(name, *, again=False, **settings):
+        patch.setenv("COSEN_CACHE", str(folder / "cache"))
+        options = {"costs": str(costs)} if name == "fixed-costs" else {}
+        config = TrainConfig(**(CONFIG | {"method": name, "options": options} | settings))
+        kind = "-".join(map(str, settings.values())).replace("/", "_")
+        out = folder / f"{name}{'-again' if again else ''}{kind}"
+        if not (out / "metrics.json").exists():
+            needed = METHODS[name].starts_from_baseline and not settings
+            train(config, out, baseline=run("baseline").path if needed else None)
+        return RunFolder(out)
+
+    yield run
+    patch.undo()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_has_a_name_and_one_line(name):
+    method = METHODS[name]
+    assert method.name == name
+    assert 10 < len(method.description) <= 80
+    assert "\n" not in method.description
+    assert method.__doc__
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_learns(grid, name):
+    run = grid(name)
+    metrics = run.metrics()
+    if name != "cosen-mse":  # it is slow to leave its plateau
+        assert metrics["test"]["accuracy"] > 0.65
+    tensors, names = run.predictions()
+    for part in ("val", "test"):
+        assert tensors[f"{part}_logits"].shape == (len(tensors[f"{part}_target"]), 4)
+        assert tensors[f"{part}_logits"].isfinite().all()
+        assert len(names[part]) == metrics[part]["samples"]
+    assert run.seconds > 0
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_repeats_itself(grid, name):
+    first, second = grid(name), grid(name, again=True)
+    one, two = first.predictions()[0], second.predictions()[0]
+    assert torch.equal(one["test_logits"], two["test_logits"])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_all_methods_see_the_same_split(grid, name):
+    about, baseline = grid(name).about(), grid("baseline").about()
+    assert about["fingerprint"] == baseline["fingerprint"]
+    assert about["class_counts"] == baseline["class_counts"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_its_model_gives_its_predictions(grid, name):
+    run = grid(name)
+    if issubclass(METHODS[name], ClassifierMethod):
+        assert not (run.path / "model.json").exists()
+        return
+    classifier, _ = load_model(run.path)
+    task = make_task(TrainConfig(**CONFIG))
+    images = torch.cat([b.inputs for b in task.batches(task.splits.test, batch_size=64)])
+    with torch.inference_mode():
+        logits = classifier(images)
+    torch.testing.assert_close(logits, run.predictions()[0]["test_logits"], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n not in ("fixed-costs", "sosr")])
+def test_refuses_a_single_class_and_an_empty_one(name):
+    method = make_method(name)
+    with pytest.raises(DataError, match=f"method {name} .*one class only: 'cat'"):
+        method.check(Setting(np.array([9]), ("cat",)))
+    with pytest.raises(DataError, match=f"method {name} .*class 'dog' has none.*--exclude dog"):
+        method.check(Setting(np.array([9, 0, 9]), ("cat", "dog", "elk")))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_refuses_options_that_it_does_not_have(name):
+    with pytest.raises(InputError, match=f"method {name} .*'?sizzle"):
+        make_method(name, {"sizzle": 1})
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if issubclass(METHODS[n], SamplingMethod)])
+def test_works_on_features_of_pretrained_weights_without_a_baseline(make_folder, tmp_path, name):
+    from safetensors.torch import save_file
+
+    torch.manual_seed(0)
+    weights = tmp_path / "vgg.safetensors"
+    save_file(VGG16Features().state_dict(), weights)
+    config = TrainConfig(
+        data=str(make_folder(cat=20, dog=10)),
+        method=name,
+        network="head",
+        weights=str(weights),
+        size=32,
+        epochs=1,
+        device="cpu",
+    )
+    run = train(config, tmp_path / name)
+    assert not (run.path / "baseline").exists()
+    classifier, facts = load_model(run.path)
+    assert facts.features == "vgg16"
+    assert classifier(torch.zeros(1, 3, 32, 32)).shape == (1, 2)
+
+
+# A user's own
+
+
+class Halved(NetworkMethod):
+    """A user's method."""
+
+    name = "halved"
+    description = "half the cross-entropy"
+
+    def make_loss(self, setting: Setting):
+        assert setting.class_names == NAMES
+        return HalfCrossEntropy()
+
+
+class HalfCrossEntropy(torch.nn.Module):
+    def forward(self, logits, target):
+        return torch.nn.functional.cross_entropy(logits, target) / 2
+
+
+def test_a_method_of_ones_own(tmp_path):
+    config = TrainConfig(**(CONFIG | {"epochs": 12}))
+    run = train(config, tmp_path / "run", method=Halved())
+    assert run.about()["config"]["method"] == "halved"
+    assert run.metrics()["test"]["accuracy"] > 0.65
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("smot", "there is no method 'smot'; did you mean 'smote'\\? there are baseline, cosen"),
+        ("nowhere_at_all:Method", "there is no module 'nowhere_at_all'"),
+        ("json:Method", "the module 'json' has no 'Method'"),
+        ("json:JSONDecoder", "json:JSONDecoder is not a method"),
+    ],
+)
+def test_what_is_no_method_is_refused(name, message):
+    with pytest.raises(InputError, match=message):
+        find_method(name)
+
+
+def test_a_method_is_found_in_a_module():
+    assert find_method("cosen.methods.smote:Smote") is METHODS["smote"]
+
+
+# Starting from a baseline
+
+
+@pytest.mark.parametrize("name", ["crt", "smote", "tau-norm", "fixed-m", "wsvm"])
+def test_a_baseline_is_trained_first_where_none_is_given(grid, tmp_path, name):
+    run = train(TrainConfig(**(CONFIG | {"method": name})), tmp_path / "run")
+    with_given = grid(name)
+    inner = run.path / "baseline"
+    assert (inner / "metrics.json").exists()
+    one, two = run.predictions()[0], with_given.predictions()[0]
+    assert torch.equal(one["test_logits"], two["test_logits"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": 1}, "other data or another split"),
+        ({"network": "resnet32", "size": 8}, "is a small-cnn, not a resnet32"),
+    ],
+)
+def test_a_baseline_that_does_not_fit_is_refused(grid, tmp_path, changes, message):
+    config = TrainConfig(**(CONFIG | {"method": "crt"} | changes))
+    with pytest.raises(CosenError, match=message):
+        train(config, tmp_path / "run", baseline=grid("baseline").path)
+
+
+def test_a_run_of_another_method_is_no_baseline(grid, tmp_path):
+    config = TrainConfig(**(CONFIG | {"method": "crt"}))
+    with pytest.raises(CosenError, match="was trained with focal"):
+        train(config, tmp_path / "run", baseline=grid("focal").path)
+
+
+def test_seconds_include_those_of_the_baseline(grid):
+    assert grid("tau-norm").seconds > grid("baseline").seconds
+
+
+def test_a_network_of_ones_own_can_be_resampled(tmp_path):
+    def own():
+        return SmallCNN(4, channels=1)
+
+    config = TrainConfig(**(CONFIG | {"method": "smote", "epochs": 2}))
+    run = train(config, tmp_path / "run", network=own)
+    classifier, facts = load_model(run.path, network=own)
+    assert facts.features == "own"
+    assert classifier(torch.zeros(2, 1, 8, 8)).shape == (2, 4)
+
+
+# Single methods
+
+
+def trained(grid, name):
+    return load_model(grid(name).path)[0].network
+
+
+def test_crt_changes_the_output_layer_alone(grid):
+    before, after = trained(grid, "baseline").state_dict(), trained(grid, "crt").state_dict()
+    differing = {name for name in before if not torch.equal(before[name], after[name])}
+    assert differing == {"output.weight", "output.bias"}
+
+
+def test_logit_adjustment_takes_the_log_frequencies_off(grid):
+    run, baseline = grid("logit-adjustment"), grid("baseline")
+    counts = torch.tensor(run.about()["class_counts"]["train"], dtype=torch.float)
+    expected = baseline.predictions()[0]["test_logits"] - (counts / counts.sum()).log()
+    torch.testing.assert_close(run.predictions()[0]["test_logits"], expected)
+
+
+def test_tau_normalisation_evens_out_norms():
+    layer = torch.nn.Linear(5, 3)
+    outputs = Outputs(torch.zeros(2, 3), torch.randn(2, 5), torch.tensor([0, 1]))
+    setting = Setting(np.array([9, 5, 1]), ("a", "b", "c"), baseline=outputs)
+    make_method("tau-norm", {"tau": 1.0}).adjust(layer, setting)
+    torch.testing.assert_close(layer.weight.norm(dim=1), torch.ones(3))
+    assert not layer.bias.any()
+
+
+def test_tau_is_chosen_for_mean_recall_on_validation():
+    layer = torch.nn.Linear(2, 2, bias=True)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[4.0, 0], [0, 1]]))
+    # at tau 0 both samples are of class 0: 4 * 1 > 1 * 1.5; at tau 1 the second is of class 1
+    features = torch.tensor([[1.0, 0.5], [1.0, 1.5]])
+    outputs = Outputs(torch.zeros(2, 2), features, torch.tensor([0, 1]))
+    setting = Setting(np.array([9, 1]), ("a", "b"), baseline=outputs)
+    make_method("tau-norm").adjust(layer, setting)
+    norms = layer.weight.norm(dim=1)
+    # 4^(1 - tau) < 1.5 from tau = 0.71 on, and the smallest of equals is taken
+    torch.testing.assert_close(norms, torch.tensor([4 ** (1 - 0.8), 1.0]))
+
+
+def test_weights_of_ldam_are_deferred():
+    method = make_method("ldam-drw", {"defer": 0.5})
+    setting = Setting(np.array([100, 10]), ("a", "b"))
+    loss = method.make_loss(setting)
+    method.begin_epoch(loss, setting, 0.49)
+    assert torch.equal(loss.weight, torch.ones(2))
+    method.begin_epoch(loss, setting, 0.5)
+    assert loss.weight[1] > 5 * loss.weight[0]
+
+
+def test_the_cosine_output_of_ldam_is_saved_with_the_model(grid):
+    network = trained(grid, "ldam-drw")
+    with torch.inference_mode():
+        logits = network(10 * torch.randn(4, 1, 8, 8)).logits
+    assert logits.abs().max() <= 30.001
+    assert not hasattr(network.output, "bias")
+
+
+def test_class_weights_are_inverse_to_the_counts():
+    loss = make_method("class-weights").make_loss(Setting(np.array([90, 10]), ("a", "b")))
+    torch.testing.assert_close(loss.weight, torch.tensor([0.2, 1.8]))
+
+
+@pytest.mark.parametrize(("name", "even"), [("weighted-sampling", True), ("baseline", False)])
+def test_classes_are_drawn_equally_often_with_weighted_sampling(name, even):
+    task = make_task(TrainConfig(**CONFIG))
+    method = make_method(name)
+    setting = Setting(task.splits.train.class_counts, NAMES)
+    order = torch.Generator().manual_seed(0)
+    draws = method.class_draws(setting)
+    seen = np.zeros(4)
+    for _ in range(20):
+        batches = task.train_batches(batch_size=64, order=order, class_draws=draws)
+        for batch in batches:
+            seen += np.bincount(batch.target.numpy(), minlength=4)
+    assert (seen.min() / seen.max() > 0.85) == even
+
+
+def test_smote_trains_on_equally_large_classes():
+    features = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    labels = np.repeat([0, 1], [30, 10])
+    _, more = make_method("smote").resample(features, labels, Setting(np.array([30, 10]), "ab"))
+    assert np.bincount(more).tolist() == [30, 30]
+    _, fewer = make_method("rus").resample(features, labels, Setting(np.array([30, 10]), "ab"))
+    assert np.bincount(fewer).tolist() == [10, 10]
+
+
+@pytest.mark.parametrize("name", ["smote", "smote-rsb"])
+def test_too_few_samples_for_smote_are_refused_before_training(tmp_path, name):
+    config = TrainConfig(**(CONFIG | {"method": name, "imbalance": "odd:4"}))
+    with pytest.raises(
+        DataError, match=f"method {name} needs at least 6 .*class '[13]' has 2: lower"
+    ):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run" / "baseline").exists()
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
+@pytest.mark.parametrize("name", ["smote", "rus", "smote-rsb", "wsvm", "wrf"])
+def test_features_that_are_not_finite_are_refused(name):
+    features = np.zeros((20, 3), np.float32)
+    features[15, 1] = np.nan
+    method, setting = make_method(name), Setting(np.array([10, 10]), ("cat", "dog"))
+    act = method.resample if hasattr(method, "resample") else method.fit
+    with pytest.raises(DataError, match=f"method {name} needs finite features.*class 'dog'"):
+        act(features, np.repeat([0, 1], 10), setting)
+
+
+@pytest.mark.parametrize("name", ["wsvm", "wrf"])
+def test_classifiers_weigh_rare_classes(name):
+    """Overlapping classes, one ten times as frequent: without weights the rare one is given up."""
+    generator = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [400, 40])
+    features = generator.normal(size=(440, 2)).astype(np.float32) + 1.2 * labels[:, None]
+    scores = make_method(name).fit(features, labels, Setting(np.array([400, 40]), "ab"))
+    assert scores(features).shape == (440, 2)
+    test_labels = np.repeat([0, 1], 500)
+    test = generator.normal(size=(1000, 2)).astype(np.float32) + 1.2 * test_labels[:, None]
+    recall = (scores(test).argmax(1) == test_labels)[500:].mean()
+    assert recall > (0.6 if name == "wsvm" else 0.1)
+
+
+def test_statistics_of_the_baseline_become_costs():
+    logits = torch.tensor([[2.0, 0], [2, 0], [2, 0], [0, 2]])
+    outputs = Outputs(logits, torch.randn(4, 3), torch.tensor([0, 0, 1, 1]))
+    setting = Setting(np.array([9, 9]), ("a", "b"), baseline=outputs)
+    bare = make_method("fixed-m", {"reading": "statistic"}).make_loss(setting).costs
+    torch.testing.assert_close(bare, torch.tensor([[1, 1e-6], [0.5, 0.5]]))
+    factor = make_method("fixed-m", {"mean": 1.0, "std": 0.5}).make_loss(setting).costs
+    expected = torch.tensor([[0, 1], [0.5, 0.5]]).square().div(-2 * 0.25).exp()
+    torch.testing.assert_close(factor, expected)
+    separability = make_method("fixed-s", {"reading": "statistic"}).make_loss(setting).costs
+    assert separability.diagonal().tolist() == [1, 1]
+
+
+def test_costs_of_sosr_are_dearer_for_rare_classes():
+    setting = Setting(np.array([900, 100]), ("a", "b"), seed=3)
+    draws = [
+        make_method("sosr").make_loss(Setting(setting.class_counts, "ab", seed=seed))
+        for seed in range(200)
+    ]
+    mean = torch.stack([loss.misclassification_costs for loss in draws]).mean(0)
+    torch.testing.assert_close(mean, torch.tensor([[0, 0.5 / 9], [4.5, 0]]), rtol=0.15, atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([["", "a", "b"], ["a", 1, 0], ["b", 1, 1]], "true class 'a' and output 'b' is 0"),
+        ([["", "a", "b"], ["a", 1, 1], ["b", 2, 1]], "true class 'b' and output 'a' is 2"),
+        ([["", "a"], ["a", 1]], "a column and a line for every class, but lacks 'b'"),
+        ([["", "a", "b"], ["a", 1], ["b", 1, 1]], "a number in every cell"),
+    ],
+)
+def test_bad_costs_of_ones_own_are_refused(tmp_path, rows, message):
+    path = tmp_path / "costs.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    method = make_method("fixed-costs", {"costs": str(path)})
+    with pytest.raises(InputError, match=f"method fixed-costs.*{message}"):
+        method.check(Setting(np.array([5, 5]), ("a", "b")))
+
+
+@pytest.mark.parametrize("name", ["smote", "crt", "ldam-drw", "weighted-sampling"])
+def test_one_that_was_cut_off_goes_on_as_if_nothing_happened(grid, tmp_path, name):
+    def stop(record):
+        if record.epoch == 4:
+            raise KeyboardInterrupt
+
+    config = TrainConfig(**(CONFIG | {"method": name}))
+    needed = METHODS[name].starts_from_baseline
+    baseline = grid("baseline").path if needed else None
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / "run", baseline=baseline, watcher=Watcher(epoch=stop))
+    run = train(config, tmp_path / "run", resume=True)  # it knows its baseline
+    one, two = run.predictions()[0], grid(name).predictions()[0]
+    assert torch.equal(one["test_logits"], two["test_logits"])
+    assert len(run.history()) == CONFIG["epochs"]

@@ -1,0 +1,156 @@
+"""Bad input: one sentence that names the estimator and the class, before any training."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cosen.errors import InputError
+from cosen.sklearn import CoSenClassifier
+
+ONE_ZERO = np.ones((3, 3))
+ONE_ZERO[0, 2] = 0
+
+
+@pytest.fixture
+def no_training(monkeypatch):
+    """Fails a test that comes as far as making a network."""
+    monkeypatch.setattr(
+        CoSenClassifier, "_make_network", lambda self: pytest.fail("training has begun")
+    )
+
+
+def refusal(model, X, y) -> str:
+    with pytest.raises(InputError) as caught:
+        model.fit(X, y)
+    message = str(caught.value)
+    assert "CoSenClassifier" in message
+    assert "\n" not in message
+    return message
+
+
+def test_one_class_only(quick, blobs, no_training):
+    X, _ = blobs
+    message = refusal(quick(), X, ["cat"] * len(X))
+    assert message.endswith("at least two classes, but y has one class only: 'cat'")
+
+
+@pytest.mark.parametrize(("value", "name"), [(np.nan, "NaN"), (-np.inf, "infinity")])
+def test_numbers_that_are_none(quick, blobs, no_training, value, name):
+    X, y = blobs
+    X = X.copy()
+    sample = y.tolist().index("eel")
+    X[sample, 2] = value
+    message = refusal(quick(), X, y)
+    assert message.startswith(f"Input X contains {name}: CoSenClassifier needs finite numbers")
+    assert f"sample {sample} of class 'eel' has {name} in feature 2;" in message
+    frame = pd.DataFrame(X, columns=["height", "width", "weight", "age", "speed"])
+    for kind in ("float64", "float32", "Float64"):
+        assert f"'eel' has {name} in feature 'weight';" in refusal(quick(), frame.astype(kind), y)
+
+
+def test_numbers_that_are_none_in_images(quick, digits, no_training):
+    images, y = digits
+    images = images.copy()
+    images[4, 1, 7] = np.nan
+    for options in ({}, {"network": "head"}):
+        message = refusal(quick(**options), images, y)
+        assert f"sample 4 of class {y[4]} has NaN in pixel (1, 7);" in message
+
+
+def test_numbers_that_are_none_in_prediction(quick, blobs):
+    X, y = blobs
+    model = quick(epochs=1).fit(X, y)
+    X = X.copy()
+    X[7, 0] = np.nan
+    with pytest.raises(InputError, match=r"CoSenClassifier .* sample 7 has NaN in feature 0;"):
+        model.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("costs", "end"),
+    [
+        (np.ones((2, 2)), "each of the classes 'cat', 'dog', 'eel', but have (2, 2)"),
+        (np.ones((3, 4)), "each of the classes 'cat', 'dog', 'eel', but have (3, 4)"),
+        (np.ones(3), "each of the classes 'cat', 'dog', 'eel', but have (3,)"),
+        (ONE_ZERO, "must lie in (0, 1], but the cost of true class 'cat' and output 'eel' is 0"),
+        (ONE_ZERO.T * 2, "the cost of true class 'cat' and output 'cat' is 2"),
+        (np.full((3, 3), np.nan), "the cost of true class 'cat' and output 'cat' is nan"),
+        (np.full((3, 3), -0.5), "the cost of true class 'cat' and output 'cat' is -0.5"),
+        ({"cow": 2.0}, "weigh class 'cow', which is not in y; its classes are 'cat', 'dog', 'eel'"),
+        ({"dog": -1.0}, "must be positive and finite, but class 'dog' has -1.0"),
+        ({"dog": 0}, "must be positive and finite, but class 'dog' has 0"),
+        ({"dog": np.inf}, "must be positive and finite, but class 'dog' has inf"),
+        ({"dog": "heavy"}, "must be positive and finite, but class 'dog' has 'heavy'"),
+    ],
+    ids=str,
+)
+def test_costs(quick, blobs, no_training, costs, end):
+    message = refusal(quick(costs), *blobs)
+    assert "costs of CoSenClassifier" in message
+    assert message.endswith(end)
+
+
+def test_many_classes_are_not_all_listed(quick, no_training):
+    y = np.arange(100) % 25
+    message = refusal(quick(np.ones((2, 2))), np.zeros((100, 1)), y)
+    assert "classes 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 15 more, but have" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"costs": [["a"]]}, "costs of CoSenClassifier must be a matrix of numbers"),
+        ({"costs": "S"}, "costs of CoSenClassifier must be one of learned, H, None, .* is 'S'"),
+        ({"loss": "log"}, "loss of CoSenClassifier must be one of cross_entropy, hinge, mse"),
+        ({"network": "vgg"}, "network of CoSenClassifier must be one of auto, head, small-cnn"),
+        ({"network": "small-cnn"}, r"takes images .* but X has \(100, 5\)"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"hidden": 0}, "hidden must be at least 1"),
+        ({"lr": 0.0}, "lr must be finite and positive"),
+        ({"weight_decay": -1.0}, "weight_decay must be finite and not negative"),
+        ({"validation_fraction": 1.0}, "validation_fraction must lie between 0 and 1"),
+        ({"objective": np.ones((3, 3))}, "zero diagonal"),
+        ({"acceptance": "never"}, "acceptance must be one of"),
+        ({"cost_lr": 2.0}, "cost_lr must lie in"),
+        ({"confusion_std": 0.0}, "confusion_std positive"),
+    ],
+)
+def test_options(quick, blobs, no_training, options, message):
+    with pytest.raises(InputError, match=message):
+        quick(**options).fit(*blobs)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lr": 1e30}, "training of CoSenClassifier has diverged: lower lr"),
+        ({"objective": "best"}, "objective must be 'overall', 'balanced' or a matrix"),
+    ],
+)
+def test_what_training_finds_out(quick, blobs, options, message):
+    with pytest.raises(InputError, match=message):
+        quick(**options).fit(*blobs)
+
+
+def test_labels(quick, blobs, no_training):
+    X, y = blobs
+    message = refusal(quick(), X, np.where(y == "cat", None, y.astype(object)))
+    assert message.endswith("but y has NoneType and str")
+    with pytest.raises(ValueError, match="NaN"):
+        quick().fit(X, np.where(y == "cat", np.nan, 1.0))
+
+
+def test_shapes(quick, blobs, digits):
+    X, y = blobs
+    with pytest.raises(ValueError, match="expecting 5 features"):
+        quick().fit(X, y).predict(X[:, :4])
+    images, labels = digits
+    with pytest.raises(InputError, match="one or three channels"):
+        quick().fit(np.repeat(images[..., None], 2, axis=3), labels)
+    with pytest.raises(InputError, match="from 4 x 4 pixels on"):
+        quick().fit(images[:, :3], labels)
+    model = quick(epochs=1).fit(images, labels)
+    for narrow in (images[:, :, :6], list(images[:, :, :6])):
+        with pytest.raises(InputError, match=r"fitted with samples of the shape \(8, 8\)"):
+            model.predict(narrow)

@@ -184,6 +184,9 @@ def test_a_method_of_ones_own(tmp_path):
         ("nowhere_at_all:Method", "there is no module 'nowhere_at_all'"),
         ("json:Method", "the module 'json' has no 'Method'"),
         ("json:JSONDecoder", "json:JSONDecoder is not a method"),
+        (":Mine", ":Mine is no module:Class"),
+        (".x:Mine", "is no module:Class"),
+        ("cosen.methods:SamplingMethod", "a method without resample"),
     ],
 )
 def test_what_is_no_method_is_refused(name, message):

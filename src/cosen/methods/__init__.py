@@ -124,18 +124,28 @@ def make_method(name: str, options: Mapping[str, Any] | None = None) -> Method:
 
 def _imported(module: str, attribute: str) -> type[Method]:
     """A class of the user's, from a module that Python finds."""
+    if not all(part.isidentifier() for part in (*module.split("."), attribute)):
+        raise InputError(f"{module}:{attribute} is no module:Class, such as my_methods:Mine")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        loaded = importlib.import_module(module)
     except ImportError as error:
         raise InputError(
             f"there is no module {module!r} to take the method {attribute!r} from ({error}): "
             "start in its folder, or put that on PYTHONPATH"
         ) from error
-    except AttributeError as error:
-        raise InputError(f"the module {module!r} has no {attribute!r}") from error
+    except Exception as error:  # whatever the user's own code does
+        raise InputError(
+            f"the module {module!r} cannot be loaded ({type(error).__name__}: {error})"
+        ) from error
+    found = getattr(loaded, attribute, None)
+    if found is None:
+        raise InputError(f"the module {module!r} has no {attribute!r}")
     if not (inspect.isclass(found) and issubclass(found, Method)):
         raise InputError(
             f"{module}:{attribute} is not a method: derive it from cosen.methods.NetworkMethod "
             "or another kind of cosen.methods.Method"
         )
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(found.__abstractmethods__))
+        raise InputError(f"{module}:{attribute} is a method without {missing}: write it")
     return found

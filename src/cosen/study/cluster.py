@@ -21,6 +21,7 @@ from cosen.study.jobs import Job, Listener, News, Outcome, Schedule, carry_out, 
 from cosen.study.shipping import pack, unpack
 from cosen.study.workers import limit_threads, usable_cores
 
+LAST_STARTED = Path("/tmp/ray/ray_current_cluster")  # where Ray itself looks for "auto"
 NEWS_SECONDS = 0.5  # between two looks for progress
 CONNECT_SECONDS = 10.0  # for a cluster to answer
 GRACE_SECONDS = 3.0  # for a job to end before it is killed
@@ -96,10 +97,18 @@ def _connected(address: str) -> Iterator[Any]:
 def _check_that_someone_answers(address: str) -> None:
     """Raise at once where nobody does: Ray itself would try for many minutes."""
     if address == "auto":
-        address = os.environ.get("RAY_ADDRESS", address)
+        address = os.environ.get("RAY_ADDRESS", "") or _started_here() or address
     place = urlsplit(address if "://" in address else f"//{address}")
     if place.hostname and place.port:
         socket.create_connection((place.hostname, place.port), timeout=CONNECT_SECONDS).close()
+
+
+def _started_here() -> str:
+    """The address that ``ray start`` noted on this machine, perhaps long ago; none if it did not."""
+    try:
+        return LAST_STARTED.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True)

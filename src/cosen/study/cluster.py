@@ -104,7 +104,7 @@ def _check_that_someone_answers(address: str) -> None:
 
 
 def _started_here() -> str:
-    """The address that ``ray start`` noted on this machine, perhaps long ago; none if it did not."""
+    """The address that ``ray start`` noted on this machine, perhaps long ago."""
     try:
         return LAST_STARTED.read_text(encoding="utf-8").strip()
     except OSError:

@@ -7,8 +7,10 @@ class that it got right, by their rows in the test split. Their number and size 
 import base64
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -29,7 +31,7 @@ MOST_WRONG, MOST_RIGHT = 240, 120
 RIGHT_OF_A_CLASS = 2
 
 AT_ONCE = 6
-"""How many wrong images of a class are taken before other classes get a turn."""
+"""How many images of a class are taken before other classes get a turn."""
 
 ROOM_FOR_WRONG, ROOM_FOR_RIGHT = 400_000, 180_000
 """Characters; where pictures are hard to compress, fewer are kept."""
@@ -72,13 +74,15 @@ def write_thumbnails(
     """
     wrong = np.flatnonzero(predicted != test.labels)
     right = np.flatnonzero(predicted == test.labels)
-    rarity = rarity_ranks(class_counts)
-    chosen_wrong = wrong[taken_in_turns(rarity[test.labels[wrong]], MOST_WRONG, at_once=AT_ONCE)]
-    first = _first_of_each(test.labels[right], RIGHT_OF_A_CLASS)
-    chosen_right = right[first][taken_in_turns(rarity[test.labels[right[first]]], MOST_RIGHT)]
-    found: dict[str, dict[str, object]] = {}
-    for rows, room in ((chosen_wrong, ROOM_FOR_WRONG), (chosen_right, ROOM_FOR_RIGHT)):
-        found |= _within(room, rows, pixels, test)
+    right = right[_first_of_each(test.labels[right], RIGHT_OF_A_CLASS)]
+    ranks = rarity_ranks(class_counts)[test.labels]
+
+    @cache
+    def picture(row: int) -> dict[str, Any]:
+        return asdict(make_thumbnail(pixels[test.rows[row]]))
+
+    found = _fitting(wrong, ranks, picture, most=MOST_WRONG, room=ROOM_FOR_WRONG)
+    found |= _fitting(right, ranks, picture, most=MOST_RIGHT, room=ROOM_FOR_RIGHT)
     write_text(run.path / FILE, json.dumps({"format": FORMAT, "images": found}))
 
 
@@ -158,18 +162,22 @@ def _first_of_each(labels: np.ndarray, most: int) -> np.ndarray:
     return np.sort(order[np.arange(len(labels)) - np.searchsorted(ordered, ordered) < most])
 
 
-def _within(
-    room: int, rows: Iterable[int], pixels: np.ndarray, test: LabelledImages
-) -> dict[str, dict[str, object]]:
-    """Pictures of test images as far as there is room for them."""
-    found: dict[str, dict[str, object]] = {}
-    for row in rows:
-        entry = asdict(make_thumbnail(pixels[test.rows[row]]))
-        room -= len(json.dumps({str(row): entry}))
-        if room < 0:
-            break
-        found[str(row)] = entry
-    return found
+def _fitting(
+    rows: np.ndarray,
+    ranks: np.ndarray,
+    picture: Callable[[int], dict[str, Any]],
+    *,
+    most: int,
+    room: int,
+) -> dict[str, dict[str, Any]]:
+    """Pictures of some of these test images: as many as may be and as there is room for."""
+    while True:
+        taken = rows[taken_in_turns(ranks[rows], most, at_once=AT_ONCE)].tolist()
+        found = {str(row): picture(row) for row in taken}
+        size = len(json.dumps(found))
+        if size <= room:
+            return found
+        most = len(taken) * room // size  # in turn again, so that no class loses all of its
 
 
 def _encoded(image: Image.Image, kind: str, **options: object) -> bytes:

@@ -20,6 +20,7 @@ demo: $(VENV)/.runtime
 	@rm -rf studies/demo
 	@$(BIN)/cosen compare digits --imbalance odd:0.1 --seeds 3 --out studies/demo \
 		--methods baseline,fixed-h,cosen,class-weights,balanced-softmax,smote
+	@$(BIN)/cosen report studies/demo
 
 test: $(VENV)/.dev
 	@echo "==> Lint (ruff)"

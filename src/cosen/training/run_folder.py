@@ -9,6 +9,7 @@
 | ``model.safetensors``, ``model.json`` | the best network, its classes and preprocessing |
 | ``predictions.safetensors`` | logits and targets of every test and validation image |
 | ``metrics.json`` | what the test set says |
+| ``thumbnails.json`` | small pictures of test images it got wrong, and of some it got right |
 | ``tensorboard/`` | the curves |
 """
 

@@ -1,0 +1,148 @@
+// Charts: drawn when they come into view, and again when width, colours or data change. All are
+// drawn before printing, in light colours and at the width of the paper.
+
+const charts = new Map();
+const PLOTLY_OPTIONS = { displayModeBar: false, doubleClick: false, showTips: false };
+
+// `describe(width, colours)` gives Plotly's `data` and `layout`; the layout has a height, and a
+// width where it is wider than its place.
+function addChart(id, describe, { onClick } = {}) {
+  const place = byId(id);
+  if (!place) return;
+  charts.set(id, { place, describe, onClick, drawnWidth: null });
+  nearView.observe(place);
+  widths.observe(place.parentElement);
+}
+
+function drawChart(chart) {
+  const room = chart.place.parentElement.clientWidth;
+  if (!room) return; // in a closed dialog or behind display: none
+  const colours = palette();
+  const { data, layout } = chart.describe(room, colours);
+  const whole = { ...commonLayout(colours), width: room, ...layout };
+  chart.place.style.width = `${whole.width}px`;
+  Plotly.react(chart.place, data, whole, PLOTLY_OPTIONS);
+  chart.place.classList.add("drawn");
+  if (chart.onClick && chart.drawnWidth === null) chart.place.on("plotly_click", chart.onClick);
+  chart.drawnWidth = room;
+}
+
+function redraw(...ids) {
+  for (const id of ids) {
+    const chart = charts.get(id);
+    if (chart?.drawnWidth) drawChart(chart);
+  }
+}
+
+const redrawAll = () => redraw(...charts.keys());
+
+const nearView = new IntersectionObserver(
+  (entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      nearView.unobserve(target);
+      drawChart(charts.get(target.id));
+    }
+  },
+  { rootMargin: "600px" },
+);
+
+const widths = new ResizeObserver((entries) => {
+  if (isPrinting()) return;
+  const changed = entries
+    .map(({ target }) => charts.get(target.firstElementChild.id))
+    .filter(
+      (chart) => chart?.drawnWidth && chart.drawnWidth !== chart.place.parentElement.clientWidth,
+    );
+  if (changed.length) requestAnimationFrame(() => changed.forEach(drawChart));
+});
+
+function commonLayout(colours) {
+  return {
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: colours.font, size: 12, color: colours.ink },
+    margin: { l: 56, r: 12, t: 12, b: 44 },
+    dragmode: false,
+    hovermode: "closest",
+    hoverlabel: {
+      bgcolor: colours.surface,
+      bordercolor: colours.quiet,
+      font: { family: colours.font, size: 12, color: colours.ink },
+      align: "left",
+    },
+    legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom", font: { size: 12 } },
+  };
+}
+
+// An axis that cannot be dragged, so that a finger on a chart scrolls the page.
+function axis(colours, { title, ...more } = {}) {
+  return {
+    fixedrange: true,
+    gridcolor: colours.line,
+    linecolor: colours.line,
+    zerolinecolor: colours.line,
+    tickfont: { size: 11, color: colours.quiet },
+    title: { text: title ?? "", font: { size: 12, color: colours.quiet }, standoff: 14 },
+    ...more,
+  };
+}
+
+// Marks where a slider stands.
+function verticalLine(colours, x) {
+  return {
+    type: "line",
+    xref: "x",
+    yref: "paper",
+    x0: x,
+    x1: x,
+    y0: 0,
+    y1: 1,
+    line: { color: colours.accent, width: 1.5, dash: "dot" },
+  };
+}
+
+const pen = document.createElement("canvas").getContext("2d");
+
+// Ticks of an axis with a class at each whole number: as many names as fit, shortened, and upright
+// where they fit so. `room` is the pixels that the names take across the axis.
+function classTicks(order, spacing, colours, { upright = true, size = 11 } = {}) {
+  pen.font = `${size}px ${colours.font}`;
+  const texts = order.map((label) => shorten(className(label), 16));
+  const longest = Math.max(...texts.map((text) => pen.measureText(text).width));
+  const turned = upright && longest > spacing - 6;
+  const step = upright && !turned ? 1 : Math.max(1, Math.ceil((size + 1) / spacing - 0.05));
+  const positions = order.map((_, i) => i).filter((i) => i % step === 0);
+  return {
+    room: Math.ceil(turned || !upright ? longest : size) + 10,
+    ticks: {
+      tickmode: "array",
+      tickvals: positions,
+      ticktext: positions.map((i) => labelText(className(order[i]), 16)),
+      tickangle: turned ? -90 : 0,
+      tickfont: { size, color: colours.quiet },
+      range: [-0.5, order.length - 0.5],
+      showgrid: false,
+      zeroline: false,
+      ticks: "",
+    },
+  };
+}
+
+function startCharts() {
+  themeListeners.push(redrawAll);
+  const print = () => {
+    if (isPrinting()) return;
+    root.classList.add("printing");
+    for (const chart of charts.values()) drawChart(chart);
+  };
+  const restore = () => {
+    if (!isPrinting()) return;
+    root.classList.remove("printing");
+    redrawAll();
+  };
+  addEventListener("beforeprint", print);
+  addEventListener("afterprint", restore);
+  // A browser that only emulates paper sends no event of printing.
+  matchMedia("print").addEventListener("change", ({ matches }) => (matches ? print() : restore()));
+}

@@ -1,0 +1,192 @@
+// The learned costs by epoch, what they are made of, and the steps that were accepted.
+
+const learned = contents.costs && {
+  costs: unpackMatrices(contents.costs.costs),
+  target_costs: unpackMatrices(contents.costs.target_costs),
+  confusion: unpackMatrices(contents.costs.confusion),
+  frequencies: unpackMatrices(contents.costs.frequencies),
+  separability: contents.costs.separability && unpackMatrices(contents.costs.separability),
+};
+const STATISTICS = {
+  target_costs: { symbol: "T", meaning: "target costs, which ξ moves towards" },
+  frequencies: { symbol: "H", meaning: "the larger of the two class frequencies" },
+  separability: { symbol: "S", meaning: "how well the classes are separated" },
+  confusion: { symbol: "R", meaning: "confusion on validation" },
+};
+const PLAY_INTERVAL = 350; // milliseconds
+let shownEpoch = contents.costs ? contents.costs.epochs.length - 1 : 0;
+let shownStatistic = "target_costs";
+let isRelative = false;
+
+const lastCost = (row, column) => learned.costs.at(contents.costs.epochs.length - 1, row, column);
+
+function startCosts() {
+  if (!learned) return;
+  addChart(
+    "costs-chart",
+    (...room) => (isRelative ? relativeChart : matrixChart)(...room, "costs"),
+    openRow,
+  );
+  addChart("statistic-chart", (...room) => matrixChart(...room, shownStatistic), openRow);
+  addChart("steps-chart", stepsChart);
+  const fillTable = fillWhenOpened("costs-details", costTable);
+  fillWhenOpened("steps-details", stepsTable);
+  const slider = byId("cost-epoch");
+  const say = announcer(byId("cost-announced"));
+  const draw = oncePerFrame(() => {
+    redraw("costs-chart", "statistic-chart", "steps-chart");
+    fillTable();
+  });
+  const show = (epoch) => {
+    shownEpoch = epoch;
+    slider.value = epoch;
+    slider.setAttribute("aria-valuetext", epochText());
+    byId("cost-state").textContent = stateText();
+    draw();
+  };
+  slider.addEventListener("input", () => {
+    show(Number(slider.value));
+    say(stateText);
+  });
+  startPlayer(byId("cost-play"), show);
+  startStatistics();
+  show(shownEpoch);
+}
+
+const epochText = () => `epoch ${contents.costs.epochs[shownEpoch]}`;
+
+function stateText() {
+  const epoch = contents.costs.epochs[shownEpoch];
+  const step = contents.costs.steps.find((one) => one.epoch === epoch);
+  if (!step) return epochText();
+  const outcome = step.accepted ? "accepted" : "rejected";
+  const rate = `γ ${significant(step.cost_lr)}`;
+  return `${epochText()}: ${outcome}, ${rate}, validation error ${percent(step.val_error)} %`;
+}
+
+function startPlayer(button, show) {
+  const last = contents.costs.epochs.length - 1;
+  let timer = 0;
+  const stop = () => {
+    clearInterval(timer);
+    timer = 0;
+    button.textContent = "Play";
+  };
+  const advance = () => {
+    show(Math.min(last, shownEpoch + 1));
+    if (shownEpoch === last) stop();
+  };
+  button.addEventListener("click", () => {
+    if (timer) return stop();
+    if (shownEpoch === last) show(0);
+    timer = setInterval(advance, PLAY_INTERVAL);
+    button.textContent = "Pause";
+  });
+  byId("cost-epoch").addEventListener("input", stop);
+}
+
+function startStatistics() {
+  const explain = () => {
+    byId("statistic-meaning").textContent = STATISTICS[shownStatistic].meaning;
+  };
+  for (const choice of document.querySelectorAll('input[name="statistic"]')) {
+    choice.addEventListener("change", () => {
+      shownStatistic = choice.value;
+      explain();
+      redraw("statistic-chart");
+    });
+  }
+  explain();
+  for (const choice of document.querySelectorAll('input[name="reading"]')) {
+    choice.addEventListener("change", () => {
+      isRelative = choice.value === "relative";
+      redraw("costs-chart");
+    });
+  }
+}
+
+// The scale spans all epochs, so that colours mean the same while the slider moves.
+const ranges = new Map();
+
+function rangeOf(name) {
+  if (!ranges.has(name)) {
+    let low = Infinity;
+    let high = -Infinity;
+    for (const value of learned[name].values) {
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
+    ranges.set(name, [Math.max(low, 1e-9), high]);
+  }
+  return ranges.get(name);
+}
+
+function matrixChart(width, colours, name) {
+  const symbol = STATISTICS[name]?.symbol ?? "ξ";
+  const isShare = name === "confusion";
+  const at = (row, column) => learned[name].at(shownEpoch, row, column);
+  const written = (value) => (isShare ? `${percent(value)} %` : significant(value));
+  return heatMap(width, colours, {
+    order: classOrder[shownOrder],
+    value: at,
+    number: isShare
+      ? (row, column) => labelText(wholePercent(at(row, column)))
+      : (row, column) => cellNumber(at(row, column)),
+    hover: (row, column) => `${cellName(row, column)}<br>${symbol} ${written(at(row, column))}`,
+    scale: isShare ? shareColours(colours) : factorColours(...rangeOf(name)),
+    smallest: classCount > MANY ? 4 : 21,
+    withBar: true,
+  });
+}
+
+// Each row divided by its diagonal: the factor by which a mistake is dearer than the right answer.
+function relativeChart(width, colours) {
+  const at = (row, column) =>
+    learned.costs.at(shownEpoch, row, column) / learned.costs.at(shownEpoch, row, row);
+  return heatMap(width, colours, {
+    order: classOrder[shownOrder],
+    value: at,
+    number: (row, column) => (row === column ? "1" : cellNumber(at(row, column))),
+    hover: (row, column) =>
+      `${cellName(row, column)}<br>ξ beside the diagonal × ${significant(at(row, column))}`,
+    scale: ratioColours(colours, largestRatio()),
+    smallest: classCount > MANY ? 4 : 21,
+    withBar: true,
+  });
+}
+
+// Over all epochs, so that colours keep their meaning.
+function largestRatio() {
+  if (!ranges.has("ratio")) {
+    let most = 1.5;
+    for (let epoch = 0; epoch < contents.costs.epochs.length; epoch++) {
+      for (let row = 0; row < classCount; row++) {
+        const own = learned.costs.at(epoch, row, row);
+        for (let column = 0; column < classCount; column++) {
+          const ratio = learned.costs.at(epoch, row, column) / own;
+          most = Math.max(most, ratio, 1 / ratio);
+        }
+      }
+    }
+    ranges.set("ratio", most);
+  }
+  return ranges.get("ratio");
+}
+
+// Two digits and no leading zero: what a cell of 30 pixels holds.
+function cellNumber(value) {
+  if (value < 0.001) return value.toExponential(0).replace("e-", "e−");
+  return String(Number(value.toPrecision(2))).replace(/^0/, "");
+}
+
+function costTable() {
+  const order = classOrder[shownOrder];
+  return tableOf(
+    `Costs after ${epochText()}, by true class (rows) and output (columns)`,
+    ["true class", ...order.map((label) => named(className(label)))],
+    order.map((row) => [
+      named(className(row)),
+      ...order.map((column) => significant(learned.costs.at(shownEpoch, row, column))),
+    ]),
+  );
+}

@@ -1,0 +1,183 @@
+"""Small run and study folders with known numbers, as training leaves them."""
+
+import numpy as np
+import torch
+
+from cosen.costs import CostStep
+from cosen.data.labelled import LabelledImages
+from cosen.data.stores import ImageArray
+from cosen.networks.output import Outputs
+from cosen.study.compare import conclude
+from cosen.study.study_folder import StudyFolder
+from cosen.training.config import TrainConfig
+from cosen.training.evaluation import summarise
+from cosen.training.run_folder import EpochRecord, RunFolder
+from cosen.training.thumbnails import write_thumbnails
+
+NAMES = ("cat", "dog", "elk")
+TRAIN = (100, 50, 5)
+TARGET = (0, 0, 0, 0, 1, 1, 2, 2)
+PLAIN = (0, 0, 0, 0, 1, 0, 0, 0)
+"""What the baseline gives: recalls 1, 1/2 and 0."""
+COSTLY = (0, 0, 0, 1, 1, 1, 2, 0)
+"""What the other method gives: recalls 3/4, 1 and 1/2."""
+
+
+def write_run(
+    path,
+    predicted,
+    *,
+    target=TARGET,
+    names=NAMES,
+    train=TRAIN,
+    logits=None,
+    method="cosen",
+    seed=0,
+    fingerprint="split",
+    temperature=2.0,
+    history=2,
+    steps=(),
+    pictures=True,
+    pixels=None,
+    image_names=None,
+    command=("cosen", "train", "photos/"),
+    expert=None,
+    **settings,
+):
+    """A finished run; what it gives for validation is what it gives for test."""
+    run, classes = RunFolder(path), len(names)
+    path.mkdir(parents=True)
+    target, predicted = torch.tensor(target), torch.tensor(predicted)
+    if logits is None:
+        logits = 4 * torch.nn.functional.one_hot(predicted, classes).float()
+    outputs = Outputs(logits, logits, target)
+    config = {"data": "photos/", "objective": "balanced", "seed": seed, "method": method}
+    config = TrainConfig(**(config | settings)).as_json()
+    counts = torch.bincount(target, minlength=classes).tolist()
+    run.write_about(
+        {
+            "cosen": "0.1.0",
+            "started": "2026-11-16T02:32:04+00:00",
+            "command": [*command],
+            "config": config,
+            "versions": {"python": "3.11.7", "torch": "2.13.0"},
+            "platform": "Linux",
+            "fingerprint": fingerprint,
+            "class_names": [*names],
+            "class_counts": {"train": [*train], "val": counts, "test": counts},
+            "network": {"name": "small-cnn", "size": [8, 8, 1]},
+            "seconds": 10.0 + seed,
+            "temperature": temperature,
+        }
+        | ({} if expert is None else {"expert": expert})
+    )
+    image_names = image_names or [f"{fingerprint}/{row}.png" for row in range(len(target))]
+    tensors = {"logits": logits, "target": target}
+    run.write_predictions(
+        {f"{part}_{name}": t.clone() for part in ("val", "test") for name, t in tensors.items()},
+        {"val": image_names, "test": image_names},
+    )
+    objective = "balanced" if expert is None else torch.tensor(expert)
+    metrics = summarise(outputs, class_counts=train, objective=objective, temperature=temperature)
+    if history:
+        run.write_history([record(epoch) for epoch in range(1, history + 1)])
+    for step in steps:
+        run.write_cost_step(step)
+    if pictures:
+        write_pictures(run, target.numpy(), logits.argmax(1).numpy(), train, pixels)
+    run.write_metrics({"val": metrics, "test": metrics})
+    return run
+
+
+def write_pictures(run, target, predicted, train, pixels=None):
+    """As training writes them: row 3 of the test split is an image of brightness 3."""
+    if pixels is None:
+        pixels = np.zeros((len(target), 8, 8), np.uint8) + np.arange(len(target))[:, None, None]
+    store = ImageArray(pixels.astype(np.uint8))
+    test = LabelledImages(
+        store, np.arange(len(target)), target, tuple(map(str, range(len(train)))), "photos"
+    )
+    shown = pixels.reshape(len(pixels), *pixels.shape[1:3], -1).astype(np.uint8)
+    write_thumbnails(run, shown, test, predicted=predicted, class_counts=train)
+
+
+def record(epoch):
+    return EpochRecord(
+        epoch=epoch,
+        lr=0.05,
+        train_loss=1.0,
+        train_error=0.5 / epoch,
+        val_error=0.25 / epoch,
+        val_accuracy=0.9,
+        mean_recall=0.9,
+        rare_recall=0.9,
+        seconds=1.0,
+        images_per_second=100.0,
+        cost_accepted=None,
+        cost_lr=None,
+        best=True,
+    )
+
+
+def cost_step(number, classes=3, *, separability=True):
+    """A step whose costs are all 1 / number."""
+    ones = torch.ones(classes, classes)
+    return CostStep(
+        number=number,
+        val_error=0.5 / number,
+        best_error=0.25,
+        accepted=number % 2 == 1,
+        cost_lr=0.3,
+        costs=ones / number,
+        target_costs=ones / (10 * number),
+        confusion=torch.eye(classes),
+        separability=ones * number if separability else None,
+    )
+
+
+def write_study(path, given, *, seeds=(0, 1), failures=None, runs=None, **settings):
+    """A finished study; each method with what it gives, in every seed or by seed.
+
+    Args:
+        path: Its folder.
+        given: By method what it gives for each test image.
+        seeds: The seeds.
+        failures: Why runs are missing, by method and seed.
+        runs: By method more arguments of ``write_run``.
+        settings: Of all runs.
+    """
+    study, failures = StudyFolder(path), failures or {}
+    config = TrainConfig(data="photos/", objective="balanced", **settings)
+    shared = config.as_json()
+    for name in ("method", "options", "seed", "device"):
+        del shared[name]
+    path.mkdir(parents=True)
+    study.write_about(
+        {
+            "cosen": "0.1.0",
+            "started": "2026-11-16T02:32:04+00:00",
+            "command": ["cosen", "compare", "photos/"],
+            "config": shared,
+            "versions": {"python": "3.11.7"},
+            "platform": "Linux",
+            "methods": {
+                name: {"asked": name, "options": {}} for name in dict.fromkeys([*given, *failures])
+            },
+            "seeds": [*seeds],
+        }
+    )
+    for method, predicted in given.items():
+        for seed in seeds:
+            if seed not in failures.get(method, {}):
+                write_run(
+                    study.run(method, seed).path,
+                    predicted[seed] if isinstance(predicted, dict) else predicted,
+                    method=method,
+                    seed=seed,
+                    fingerprint=f"split-{seed}",
+                    **(runs or {}).get(method, {}),
+                    **settings,
+                )
+    study.write_failures(failures)
+    conclude(study, config)
+    return study

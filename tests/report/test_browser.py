@@ -1,0 +1,534 @@
+"""The page as a person sees and uses it, in headless Chromium."""
+
+import re
+import time
+from functools import cache
+
+import numpy as np
+import pytest
+
+from cosen.report.page import percent, points, render
+from report import example_contents
+from report.browser import launched_chromium
+from report.example_contents import HOSTILE, unpack
+
+WIDTHS = (360, 768, 1280, 1920)
+EXAMPLES = ("ten_classes", "many_classes", "hostile", "lone_run")
+SETTLED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+chromium = pytest.fixture(scope="module")(launched_chromium)
+
+
+@cache
+def contents_of(name: str) -> dict:
+    return getattr(example_contents, name)()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+
+    @cache
+    def write(name: str) -> str:
+        file = folder / f"{name} <&> ü.html"  # an awkward name, as people have
+        file.write_text(render(contents_of(name)), encoding="utf-8")
+        return file.as_uri()
+
+    return write
+
+
+@pytest.fixture
+def visit(chromium, address):
+    """Opens an example; in the end nothing may have gone wrong, been asked for or popped up."""
+    contexts, troubles, requests = [], [], []
+
+    def open_page(name: str, *, width: int = 1280, **options):
+        context = chromium.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on(
+            "console",
+            lambda message: message.type in ("error", "warning") and troubles.append(message.text),
+        )
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(address(name))
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert troubles == []
+    outside = [url for url in requests if not url.startswith(("file://", "data:"))]
+    assert outside == []
+    assert len([url for url in requests if url.startswith("file://")]) == len(contexts)
+
+
+def settle(page) -> None:
+    page.evaluate(SETTLED)
+
+
+def wait_until(page, condition: str, *, seconds: float = 20) -> None:
+    """Waits by asking: Playwright's own way evaluates in the page, which the policy refuses."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, condition
+        settle(page)
+
+
+def draw_all(page, width: int = 1280) -> None:
+    """Goes through the page, so that every chart is drawn at this width."""
+    page.set_viewport_size({"width": width, "height": 900})
+    page.evaluate(
+        """async () => {
+          for (let y = 0; y < document.documentElement.scrollHeight; y += 1500) {
+            window.scrollTo({top: y, behavior: 'instant'});
+            for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame);
+          }
+        }"""
+    )
+    wait_until(
+        page,
+        "[...document.querySelectorAll('main .chart')].every("
+        "(one) => one.layout && one.layout.width >= one.parentElement.clientWidth)",
+    )
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_opens_and_draws_valid_charts(visit, name):
+    page = visit(name)
+    assert page.title().endswith("cosen report")
+    draw_all(page)
+    # Plotly's check stumbles over a legend's layout; what is not used or not seen is no mistake.
+    checked = page.evaluate(
+        """() => [...document.querySelectorAll('.js-plotly-plot')].map(({id, data, layout}) => [
+          id,
+          (Plotly.validate(data, (({legend, ...others}) => others)(layout)) ?? [])
+            .filter(({code}) => !['unused', 'dynamic', 'invisible'].includes(code))
+            .map(({msg}) => msg),
+        ])"""
+    )
+    assert len(checked) == page.locator("main .chart").count() >= 4
+    assert [one for one in checked if one[1]] == []
+    labels = page.locator(".chart").evaluate_all(
+        "(all) => all.map((one) => [one.getAttribute('role'), one.getAttribute('aria-label')])"
+    )
+    assert all(role == "img" and label for role, label in labels)
+
+
+@pytest.mark.parametrize("name", ["ten_classes", "many_classes", "hostile"])
+def test_fits_every_width(visit, name):
+    page = visit(name, width=WIDTHS[0])
+    for width in WIDTHS if name != "hostile" else (360, 1280):
+        draw_all(page, width)
+        settle(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        least = page.locator("main .chart").evaluate_all(
+            "(all) => Math.max(...all.map((one) => one.getBoundingClientRect().width))"
+        )
+        assert least > 250
+
+
+def test_detail_fits_a_telephone(visit):
+    page = visit("hostile", width=360)
+    for button in page.locator("#class-table tbody button").all():
+        button.click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        dialog = page.locator("#detail").evaluate("(one) => [one.scrollWidth, one.clientWidth]")
+        assert dialog[0] <= dialog[1]
+        page.keyboard.press("Escape")
+
+
+@pytest.mark.parametrize("name", ["ten_classes", "many_classes"])
+def test_tradeoff_is_what_numpy_computes(visit, name):
+    page = visit(name)
+    for shift in ("-2", "-0.35", "0", "0.6", "2"):
+        page.locator("#shift").fill(shift)
+        settle(page)
+        check_tradeoff(page, contents_of(name), float(shift))
+
+
+def check_tradeoff(page, contents, shift: float) -> None:
+    stored = contents["tradeoff"]
+    logits, target = unpack(stored["logits"]), unpack(stored["target"]).round().astype(int)
+    decided = (logits - shift * np.array(stored["log_frequencies"])).argmax(1)
+    recalls = {
+        label: float((decided[target == label] == label).mean())
+        for label in range(len(contents["classes"]))
+    }
+    values = dict(
+        page.locator("#shift-table data").evaluate_all(
+            "(all) => all.map((one) => [one.dataset.label, [Number(one.value), one.textContent]])"
+        )
+    )
+    for label, recall in recalls.items():
+        number, text = values[str(label)]
+        assert number == pytest.approx(recall, abs=1e-15)
+        assert text == f"{percent(recall)} %"
+    rare = contents["by_rarity"][: len(recalls) // 3]
+    wanted = {
+        "accuracy": float((decided == target).mean()),
+        "meanRecall": float(np.mean(list(recalls.values()))),
+        "rareRecall": float(np.mean([recalls[label] for label in rare])),
+    }
+    for measure, value in wanted.items():
+        shown = page.locator(f"data[data-measure={measure}]")
+        assert float(shown.get_attribute("value")) == pytest.approx(value, abs=1e-12)
+        assert shown.text_content() == f"{percent(value)} %"
+
+
+def test_tradeoff_chart_and_reset(visit):
+    page, contents = visit("ten_classes"), contents_of("ten_classes")
+    page.locator("#shift").scroll_into_view_if_needed()
+    wait_until(page, "document.getElementById('shift-recalls').data")
+    at_zero = page.locator("#shift-figures").inner_text()
+    page.locator("#shift").focus()
+    for _ in range(8):
+        page.keyboard.press("ArrowRight")
+    settle(page)
+    assert "+0.40, rare classes favoured" in page.locator("#shift-value").inner_text()
+    moved = page.locator("#shift-figures").inner_text()
+    assert moved != at_zero
+    shown = page.evaluate("document.getElementById('shift-recalls').data.at(-1).y")
+    rows = page.locator("#shift-table data").evaluate_all(
+        "(all) => all.map((one) => 100 * Number(one.value))"
+    )
+    assert shown == pytest.approx(rows)
+    line = page.evaluate("document.getElementById('shift-chart').layout.shapes[0].x0")
+    assert line == pytest.approx(0.4)
+    spoken = page.locator("#shift-announced")
+    wait_until(page, "document.getElementById('shift-announced').textContent")
+    assert spoken.text_content().startswith("Shift 0.40: overall accuracy")
+    page.locator("#shift-reset").click()
+    settle(page)
+    assert page.locator("#shift-figures").inner_text() == at_zero
+    assert page.locator("#shift-table tbody tr").count() == len(contents["classes"])
+
+
+def test_cost_slider_shows_the_epochs(visit):
+    page, contents = visit("ten_classes"), contents_of("ten_classes")
+    page.locator("#cost-epoch").scroll_into_view_if_needed()
+    wait_until(page, "document.getElementById('costs-chart').data")
+    order = np.array(contents["by_rarity"])
+    costs = unpack(contents["costs"]["costs"])[:, order][:, :, order]
+    epochs = contents["costs"]["epochs"]
+
+    def shown(chart="costs-chart") -> np.ndarray:
+        settle(page)
+        return np.array(page.evaluate(f"document.getElementById('{chart}').data[0].z"), dtype=float)
+
+    np.testing.assert_allclose(shown(), np.log10(costs[-1]), atol=1e-9)
+    page.locator("#cost-epoch").focus()
+    page.keyboard.press("Home")
+    np.testing.assert_allclose(shown(), np.log10(costs[0]), atol=1e-9)
+    page.keyboard.press("ArrowRight")
+    np.testing.assert_allclose(shown(), np.log10(costs[1]), atol=1e-9)
+    step = next(one for one in contents["costs"]["steps"] if one["epoch"] == epochs[1])
+    state = page.locator("#cost-state").inner_text()
+    assert state.startswith(f"epoch {epochs[1]}: {'acc' if step['accepted'] else 'rej'}")
+    assert f"validation error {percent(step['val_error'])} %" in state
+
+    page.locator("input[name=statistic][value=confusion]").check()
+    rates = unpack(contents["costs"]["confusion"])[1][order][:, order]
+    np.testing.assert_allclose(shown("statistic-chart"), np.sqrt(rates), atol=1e-9)
+    page.locator("input[name=statistic][value=frequencies]").check()
+    frequencies = unpack(contents["costs"]["frequencies"])[0][order][:, order]
+    np.testing.assert_allclose(shown("statistic-chart"), np.log10(frequencies), atol=1e-9)
+    page.locator("input[name=reading][value=relative]").check()
+    ratio = costs[1] / np.diag(costs[1])[:, None]
+    np.testing.assert_allclose(shown(), np.log10(ratio), atol=1e-9)
+
+    page.locator("#costs-details summary").click()
+    first = page.locator("#costs-details tbody tr").first.locator("td").all_inner_texts()
+    assert [float(cell) for cell in first] == pytest.approx(costs[1][0], rel=1e-2)
+
+
+def test_cost_player(visit):
+    page = visit("ten_classes")
+    last = page.locator("#cost-epoch").input_value()
+    page.locator("#cost-play").click()
+    wait_until(page, "Number(document.getElementById('cost-epoch').value) >= 2")
+    assert page.locator("#cost-play").inner_text() == "Pause"
+    assert page.locator("#cost-epoch").input_value() != last
+    page.locator("#cost-play").click()
+    assert page.locator("#cost-play").inner_text() == "Play"
+
+
+def test_matrices_have_counts_and_follow_the_order(visit):
+    page, contents = visit("ten_classes"), contents_of("ten_classes")
+    page.locator("#confusion").scroll_into_view_if_needed()
+    wait_until(page, "document.getElementById('confusion-difference').data")
+    counts = {role: np.array(table) for role, table in contents["confusion"].items()}
+    rates = {role: table / table.sum(1, keepdims=True) for role, table in counts.items()}
+    for choice, order in (("label", np.arange(10)), ("rarity", np.array(contents["by_rarity"]))):
+        page.locator(f"input[name=order][value={choice}]").check()
+        settle(page)
+        for role in ("baseline", "chosen"):
+            shown = page.evaluate(f"document.getElementById('confusion-{role}').data[0]")
+            np.testing.assert_allclose(
+                np.array(shown["z"], dtype=float) ** 2, rates[role][order][:, order], atol=1e-9
+            )
+        difference = page.evaluate("document.getElementById('confusion-difference').data[0]")
+        change = (rates["chosen"] - rates["baseline"])[order][:, order]
+        improvement = change * (2 * np.eye(10) - 1)
+        np.testing.assert_allclose(np.array(difference["z"], float), improvement, atol=1e-9)
+        hover = difference["hovertext"][2][7]
+        for role in ("baseline", "chosen"):
+            count = counts[role][order[2], order[7]]
+            assert f"{count:,} images, {percent(rates[role][order[2], order[7]])} %" in hover
+        assert f"change {points(change[2, 7])}" in hover
+    page.locator("#confusion-details summary").click()
+    first = page.locator("#confusion-details table").first.locator("tbody tr").first
+    cells = [int(cell.replace(",", "")) for cell in first.locator("td").all_inner_texts()]
+    assert cells == counts["baseline"][order[0]][order].tolist()
+
+
+def test_clicking_a_class_shows_it(visit):
+    page, contents = visit("ten_classes"), contents_of("ten_classes")
+    label = contents["by_rarity"][3]
+    dialog = page.locator("#detail")
+    assert not dialog.is_visible()
+    page.locator("#class-table tbody button").nth(3).click()
+    assert dialog.is_visible()
+    one = contents["classes"][label]
+    assert page.locator("#detail-name").inner_text() == one["name"]
+    text = dialog.inner_text()
+    assert f"{percent(one['recall']['chosen'])} %" in text
+    row = contents["confusion"]["chosen"][label]
+    worst = max((other for other in range(10) if other != label), key=lambda other: row[other])
+    cells = dialog.locator("table").first.locator(
+        "tr",
+        has=page.locator("bdi", has_text=re.compile(f"^{contents['classes'][worst]['name']}$")),
+    )
+    assert str(row[worst]) in cells.inner_text()
+    costs = unpack(contents["costs"]["costs"])[-1][label]
+    margins = page.evaluate("document.getElementById('margins-chart').data[0].y")
+    wanted = [np.log10(costs[other] / costs[label]) for other in contents["by_rarity"]]
+    assert margins == pytest.approx(wanted)
+    pictures = [
+        picture
+        for kind in ("gained", "lost", "examples")
+        for picture in contents["gallery"][kind]
+        if picture["label"] == label
+    ]
+    assert dialog.locator("img").count() == len(pictures)
+    dialog.get_by_role("button", name="The next commoner class").click()
+    commoner = contents["classes"][contents["by_rarity"][4]]["name"]
+    assert page.locator("#detail-name").inner_text() == commoner
+    dialog.get_by_role("button", name="Close").click()
+    assert not dialog.is_visible()
+
+
+def test_a_class_by_keyboard(visit):
+    page = visit("ten_classes")
+    button = page.locator("#class-table tbody button").nth(2)
+    button.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#detail").is_visible()
+    for _ in range(12):  # the focus stays in the dialog, or leaves for the browser's own bar
+        page.keyboard.press("Tab")
+        assert page.evaluate(
+            "document.activeElement === document.body || "
+            "document.activeElement.closest('#detail') !== null"
+        )
+    page.keyboard.press("Escape")
+    assert not page.locator("#detail").is_visible()
+    assert button.evaluate("(one) => one === document.activeElement")
+
+
+def test_tab_reaches_everything_with_a_visible_focus(visit):
+    page = visit("ten_classes")
+    draw_all(page)
+    page.evaluate("window.scrollTo({top: 0, behavior: 'instant'})")
+    wanted = page.evaluate(
+        """() => {
+          const all = [...document.querySelectorAll(
+            'a[href], button, input, select, summary, [tabindex="0"]')];
+          const reached = all.filter((one) =>
+            one.checkVisibility() && !one.closest('dialog') &&
+            (one.type !== 'radio' || one.checked));
+          reached.forEach((one, i) => (one.dataset.walk = i));
+          return reached.length;
+        }"""
+    )
+    assert wanted > 40
+    seen = set()
+    for _ in range(wanted + 5):
+        page.keyboard.press("Tab")
+        walk, outline = page.evaluate(
+            "[document.activeElement.dataset.walk,"
+            " getComputedStyle(document.activeElement).outlineStyle]"
+        )
+        if walk is not None:
+            seen.add(int(walk))
+            assert outline != "none", walk
+    assert seen == set(range(wanted))
+
+
+def test_sorting_and_filtering(visit):
+    page, contents = visit("many_classes"), contents_of("many_classes")
+
+    def labels() -> list[int]:
+        return page.locator("#class-table tbody tr:visible").evaluate_all(
+            "(all) => all.map((one) => Number(one.dataset.label))"
+        )
+
+    assert labels() == contents["by_rarity"]
+    change = page.locator("#class-table th[data-sort=change]")
+    change.locator("button").click()
+    assert change.get_attribute("aria-sort") == "ascending"
+    changes = [
+        contents["classes"][label]["recall"]["chosen"]
+        - contents["classes"][label]["recall"]["baseline"]
+        for label in labels()
+    ]
+    assert changes == sorted(changes)
+    change.locator("button").click()
+    assert change.get_attribute("aria-sort") == "descending"
+    page.locator("#class-table th[data-sort=name] button").click()
+    names = [contents["classes"][label]["name"] for label in labels()]
+    assert names == sorted(names)
+    page.locator("#class-filter").fill("DALMATIAN")
+    kept = [contents["classes"][label]["name"] for label in labels()]
+    assert kept == [name for name in names if "dalmatian" in name]
+    wait_until(page, "document.getElementById('class-count').textContent")
+    assert page.locator("#class-count").inner_text() == f"{len(kept)} of 102 classes"
+
+
+def test_hostile_names_are_text_everywhere(visit):
+    page = visit("hostile")
+    draw_all(page)
+    for details in page.locator("details").all():
+        details.evaluate("(one) => (one.open = true)")
+    settle(page)
+    for row in range(len(HOSTILE)):
+        page.locator("#class-table tbody button").nth(row).click()
+        settle(page)
+        page.keyboard.press("Escape")
+    page.locator("#class-table tbody button", has_text=HOSTILE[0]).last.click()
+    assert page.locator("#detail-name").inner_text() == HOSTILE[0]
+    page.keyboard.press("Escape")
+    assert page.locator("script").count() == 3
+    assert page.evaluate("document.querySelectorAll('svg a, svg script, img[src=x]').length") == 0
+    assert page.evaluate("document.querySelectorAll('[href^=javascript], main b').length") == 0
+    ticks = page.locator("#confusion-chosen .ytick text").all_text_contents()
+    assert "\u2068<script>al…ript>\u2069" in ticks
+    assert "\u2068<a href='j…k</a>\u2069" in ticks
+    page.locator("#confusion-chosen").scroll_into_view_if_needed()
+    box = page.locator("#confusion-chosen").bounding_box()
+    margin = page.evaluate("document.getElementById('confusion-chosen').layout.margin")
+    cell = (box["width"] - margin["l"] - margin["r"]) / len(HOSTILE)
+    place = (contents_of("hostile")["by_rarity"].index(0) + 0.5) * cell
+    page.mouse.move(box["x"] + margin["l"] + place, box["y"] + margin["t"] + place)
+    wait_until(page, "document.querySelector('#confusion-chosen .hoverlayer text')")
+    assert HOSTILE[0] in page.locator("#confusion-chosen .hoverlayer").text_content()
+
+
+def luminance(colour: list[float]) -> float:
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in (value / 255 for value in colour)
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: list[float], other: list[float]) -> float:
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast(visit, scheme):
+    page = visit("lone_run", color_scheme=scheme)
+    # Painted and read back, so that mixed and transparent colours count as they are seen.
+    painted = """(layers) => {
+      const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+      const probe = document.body.appendChild(document.createElement("span"));
+      for (const layer of layers) {
+        probe.style.color = layer;
+        canvas.fillStyle = getComputedStyle(probe).color;
+        canvas.fillRect(0, 0, 1, 1);
+      }
+      probe.remove();
+      return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    }"""
+    grounds = {name: [f"var(--{name})"] for name in ("page", "surface", "sunken", "accent-soft")}
+    for tone in ("better", "worse"):
+        mixed = f"color-mix(in srgb, var(--{tone}) 45%, transparent)"
+        grounds[tone] = ["var(--surface)", mixed]
+    pairs = [("ink", ground) for ground in grounds]
+    pairs += [("quiet", ground) for ground in ("page", "surface", "sunken", "accent-soft")]
+    pairs += [("accent", ground) for ground in ("page", "surface", "accent-soft")]
+    for ink, ground in pairs:
+        colours = [
+            page.evaluate(painted, [f"var(--{ink})"]),
+            page.evaluate(painted, grounds[ground]),
+        ]
+        assert contrast(*colours) >= 4.5, (ink, ground, colours)
+    button = [page.evaluate(painted, [f"var(--{name})"]) for name in ("accent-ink", "accent")]
+    assert contrast(*button) >= 4.5
+
+
+def test_colours_follow_the_button_and_nothing_is_remembered(visit):
+    page = visit("lone_run", color_scheme="light")
+    wait_until(page, "document.getElementById('recalls-chart').data")
+
+    def colours() -> list[str]:
+        return page.evaluate(
+            "[getComputedStyle(document.body).backgroundColor,"
+            " document.getElementById('recalls-chart').layout.font.color]"
+        )
+
+    light = colours()
+    page.get_by_role("button", name="Dark colours").click()
+    dark = colours()
+    assert dark[0] != light[0]
+    assert dark[1] != light[1]
+    page.get_by_role("button", name="Light colours").click()
+    assert colours() == light
+    page.emulate_media(color_scheme="dark")
+    assert colours() == light  # the button was pressed: it stays
+    assert page.evaluate("localStorage.length + sessionStorage.length") == 0
+    assert page.context.cookies() == []
+
+
+@pytest.mark.parametrize("name", ["ten_classes", "many_classes"])
+def test_prints_whole_and_light(visit, name):
+    page = visit(name, color_scheme="dark")
+    settle(page)
+    page.emulate_media(media="print", color_scheme="dark")
+    settle(page)
+    assert page.evaluate("[...document.querySelectorAll('main .chart')].every((one) => one.data)")
+    assert all(section.is_visible() for section in page.locator("section").all())
+    assert not page.locator("#shift").is_visible()
+    assert not page.locator("#theme").is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    widths = page.locator("main .chart").evaluate_all("(all) => all.map((one) => one.layout.width)")
+    assert max(widths) <= 680
+    clipped = page.locator(".scroll.tall").evaluate_all(
+        "(all) => all.filter((one) => one.scrollHeight > one.clientHeight + 1).length"
+    )
+    assert clipped == 0
+    page.emulate_media(media="screen")
+    settle(page)
+    assert not page.evaluate("document.documentElement.classList.contains('printing')")
+    if name == "ten_classes":
+        assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_without_scripts(visit):
+    page = visit("ten_classes", java_script_enabled=False)
+    assert page.locator("main > noscript p").is_visible()
+    assert page.locator(".verdict").is_visible()
+    assert page.locator("#class-table tbody tr").count() == 10
+    assert page.locator(".leaderboard tbody tr").count() == 4
+    assert not page.locator("#shift").is_visible()
+    assert not page.locator(".chart").first.is_visible()
+
+
+def test_copies_the_command(visit):
+    page = visit("lone_run")
+    page.locator("#copy").click()
+    wait_until(page, "document.getElementById('copied').textContent")
+    assert page.locator("#copied").inner_text().startswith(("Copied", "Selected"))

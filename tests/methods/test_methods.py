@@ -5,6 +5,8 @@ import csv
 import numpy as np
 import pytest
 import torch
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.svm import SVC
 
 from cosen.errors import CosenError, DataError, InputError
 from cosen.methods import (
@@ -293,9 +295,9 @@ def test_weights_of_ldam_are_deferred():
     setting = Setting(np.array([100, 10]), ("a", "b"))
     loss = method.make_loss(setting)
     method.begin_epoch(loss, setting, 0.49)
-    assert torch.equal(loss.weight, torch.ones(2))
+    assert torch.equal(loss.loss.weight, torch.ones(2))
     method.begin_epoch(loss, setting, 0.5)
-    assert loss.weight[1] > 5 * loss.weight[0]
+    assert loss.loss.weight[1] > 5 * loss.loss.weight[0]
 
 
 def test_the_cosine_output_of_ldam_is_saved_with_the_model(grid):
@@ -308,7 +310,47 @@ def test_the_cosine_output_of_ldam_is_saved_with_the_model(grid):
 
 def test_class_weights_are_inverse_to_the_counts():
     loss = make_method("class-weights").make_loss(Setting(np.array([90, 10]), ("a", "b")))
-    torch.testing.assert_close(loss.weight, torch.tensor([0.2, 1.8]))
+    torch.testing.assert_close(loss.loss.weight, torch.tensor([5 / 9, 5.0]))
+
+
+@pytest.mark.parametrize("name", ["class-weights", "class-balanced", "ldam-drw"])
+def test_weighted_losses_of_parts_add_up_to_that_of_the_whole(name):
+    method, setting = make_method(name), Setting(np.array([90, 10]), ("a", "b"))
+    loss = method.make_loss(setting)
+    method.begin_epoch(loss, setting, 1.0)
+    logits, target = torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 0, 1])
+    parts = loss(logits[:4], target[:4]) * 4 / 6 + loss(logits[4:], target[4:]) * 2 / 6
+    torch.testing.assert_close(parts, loss(logits, target))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("focal", {"gamma": "abc"}, "option gamma of method focal must be a finite number"),
+        ("focal", {"gamma": -1.0}, "method focal: gamma must not be negative|gamma"),
+        ("class-balanced", {"beta": 1.0}, "method class-balanced: beta"),
+        ("balanced-softmax", {"tau": float("inf")}, "must be a finite number"),
+        ("sosr", {"most": -1}, "method sosr: most"),
+        ("fixed-h", {"relative_to": "foo"}, "must be one of total, largest"),
+        ("wsvm", {"C": 0}, "method wsvm: C"),
+        ("wsvm", {"kernel": "foo"}, "must be one of linear, rbf"),
+        ("wrf", {"trees": 0}, "trees must be at least 1"),
+        ("wrf", {"trees": 2.5}, "option trees of method wrf must be a whole number"),
+        ("smote", {"neighbours": 2.5}, "must be a whole number"),
+        ("smote", {"neighbours": 0}, "neighbours must be at least 1"),
+        ("smote-rsb", {"similarity": 2}, "similarity must lie in"),
+        ("ldam-drw", {"beta": 1}, "method ldam-drw: beta"),
+        ("tau-norm", {"tau": float("nan")}, "must be a finite number"),
+        ("logit-adjustment", {"tau": "abc"}, "must be a finite number"),
+        ("weighted-sampling", {"power": 1000}, "power must lie in"),
+        ("baseline", {"label_smoothing": 2}, "method baseline: label_smoothing"),
+        ("cosen", {"cost_lr": "abc"}, "method cosen"),
+        ("cosen", {"loss": "hinge"}, "use cosen, cosen-hinge or cosen-mse"),
+    ],
+)
+def test_bad_options_are_refused_at_once(name, options, message):
+    with pytest.raises(InputError, match=message):
+        make_method(name, options)
 
 
 @pytest.mark.parametrize(("name", "even"), [("weighted-sampling", True), ("baseline", False)])
@@ -366,8 +408,10 @@ def test_classifiers_weigh_rare_classes(name):
     assert scores(features).shape == (440, 2)
     test_labels = np.repeat([0, 1], 500)
     test = generator.normal(size=(1000, 2)).astype(np.float32) + 1.2 * test_labels[:, None]
-    recall = (scores(test).argmax(1) == test_labels)[500:].mean()
-    assert recall > (0.6 if name == "wsvm" else 0.1)
+    plain = SVC(kernel="linear") if name == "wsvm" else RandomForestClassifier(300, random_state=0)
+    unweighted = plain.fit(features, labels).predict(test)
+    rare = slice(500, None)
+    assert (scores(test).argmax(1)[rare] == 1).mean() > (unweighted[rare] == 1).mean() + 0.05
 
 
 def test_statistics_of_the_baseline_become_costs():
@@ -426,3 +470,36 @@ def test_one_that_was_cut_off_goes_on_as_if_nothing_happened(grid, tmp_path, nam
     one, two = run.predictions()[0], grid(name).predictions()[0]
     assert torch.equal(one["test_logits"], two["test_logits"])
     assert len(run.history()) == CONFIG["epochs"]
+
+
+def test_a_baseline_of_other_settings_in_the_folder_is_not_used(tmp_path):
+    """What a first attempt with other settings left is trained anew."""
+    out = tmp_path / "run"
+    train(TrainConfig(**(CONFIG | {"method": "tau-norm", "epochs": 1})), out)
+    for name in ("run.json", "metrics.json"):
+        (out / name).unlink()
+    train(TrainConfig(**(CONFIG | {"method": "tau-norm", "epochs": 2})), out)
+    assert len(RunFolder(out / "baseline").history()) == 2
+
+
+def test_an_own_network_that_does_more_after_its_features_is_refused(tmp_path):
+    class Negated(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(64, 4)
+
+        def forward(self, images):
+            return -self.fc(images.flatten(1))
+
+    config = TrainConfig(**(CONFIG | {"method": "crt", "epochs": 1}))
+    with pytest.raises(InputError, match=r"method crt .*does more than that layer"):
+        train(config, tmp_path / "run", network=Negated)
+
+
+def test_a_baseline_for_a_method_that_needs_none_is_refused(grid, tmp_path):
+    with pytest.raises(InputError, match="method focal starts from nothing"):
+        train(
+            TrainConfig(**(CONFIG | {"method": "focal"})),
+            tmp_path / "run",
+            baseline=grid("baseline").path,
+        )

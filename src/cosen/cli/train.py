@@ -101,7 +101,8 @@ def train(
     given = {name: value for name, value in given.items() if value is not None}
     given |= dict(setting(text) for text in set_ or [])
     if resume is not None:
-        extra = [*given, *(["out"] if out else []), *(["config"] if config else [])]
+        flags = {"out": out, "config": config, "baseline": baseline}
+        extra = [*given, *(name for name, value in flags.items() if value)]
         if extra:
             raise InputError(
                 f"--resume goes on as the run was started: leave out {', '.join(extra)}"

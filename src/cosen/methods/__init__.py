@@ -2,9 +2,10 @@
 
 import importlib
 import inspect
+import math
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from cosen.errors import InputError
 from cosen.methods.balanced_softmax import BalancedSoftmaxMethod
@@ -115,11 +116,35 @@ def make_method(name: str, options: Mapping[str, Any] | None = None) -> Method:
         if option not in known and not takes_any:
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise InputError(f"method {name} has no option {option!r}: {has}")
+    hints = get_type_hints(method)
+    for option, value in options.items():
+        if option in known and option in hints:
+            _check_kind(name, option, value, hints[option])
     shown = ", ".join(f"{key}={value!r}" for key, value in options.items())
     try:
         return method(**options)
-    except TypeError as error:
+    except InputError as error:
+        raise InputError(f"method {name}: {error}") from error
+    except (TypeError, ValueError) as error:
         raise InputError(f"method {name} does not take the options {shown} ({error})") from error
+
+
+def _check_kind(method: str, option: str, value: Any, kind: Any) -> None:
+    """Refuse a value of another kind than the option's, such as a text for a number."""
+    wanted = None
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            wanted = f"one of {', '.join(map(str, get_args(kind)))}"
+    elif kind is float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        wanted = None if is_number and math.isfinite(value) else "a finite number"
+    elif kind is int:
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        wanted = None if is_whole else "a whole number"
+    elif kind is str and not isinstance(value, str):
+        wanted = "a text"
+    if wanted is not None:
+        raise InputError(f"option {option} of method {method} must be {wanted}, but is {value!r}")
 
 
 def _imported(module: str, attribute: str) -> type[Method]:

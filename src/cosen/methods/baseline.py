@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from cosen.functional.checks import check_fraction
 from cosen.methods.method import NetworkMethod, Setting
 
 
@@ -19,6 +20,9 @@ class Baseline(NetworkMethod):
     description = "plain cross-entropy"
 
     label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_fraction(self.label_smoothing, name="label_smoothing")
 
     def make_loss(self, setting: Setting) -> nn.Module:
         return nn.CrossEntropyLoss(label_smoothing=self.label_smoothing)

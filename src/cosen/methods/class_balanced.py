@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from cosen.losses import ClassBalancedCrossEntropy
+from cosen import functional as F
+from cosen.functional.checks import check_fraction
 from cosen.methods.method import NetworkMethod, Setting
+from cosen.methods.weighting import MeanOverSamples, with_mean_one
 
 
 @dataclass(frozen=True)
@@ -22,5 +24,10 @@ class ClassBalanced(NetworkMethod):
 
     beta: float = 0.999
 
+    def __post_init__(self) -> None:
+        check_fraction(self.beta, name="beta")
+
     def make_loss(self, setting: Setting) -> nn.Module:
-        return ClassBalancedCrossEntropy(torch.from_numpy(setting.class_counts), beta=self.beta)
+        counts = torch.from_numpy(setting.class_counts)
+        weights = with_mean_one(F.class_balanced_weights(counts, beta=self.beta), counts)
+        return MeanOverSamples(nn.CrossEntropyLoss(weight=weights, reduction="sum"))

@@ -60,12 +60,9 @@ class _FixedStatistic(NetworkMethod):
 
     def __post_init__(self) -> None:
         if self.reading not in get_args(Reading):
-            raise InputError(
-                f"reading of method {self.name} must be factor or statistic, "
-                f"but is {self.reading!r}"
-            )
+            raise InputError(f"reading must be factor or statistic, but is {self.reading!r}")
         if not (self.std > 0 and math.isfinite(self.mean)):
-            raise InputError(f"method {self.name} needs a finite mean and a positive std")
+            raise InputError("it needs a finite mean and a positive std")
 
     def statistic(self, setting: Setting) -> Tensor:
         raise NotImplementedError
@@ -125,7 +122,8 @@ class FixedCosts(NetworkMethod):
     def __post_init__(self) -> None:
         if not self.costs:
             raise InputError(
-                f"method {self.name} needs a CSV of costs: name it with --set options.costs=FILE"
+                "it needs a CSV of costs: name it with --set options.costs=FILE (in cosen compare, "
+                f"{self.name}.costs=FILE)"
             )
 
     def check(self, setting: Setting) -> None:

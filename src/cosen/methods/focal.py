@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from cosen.functional.checks import check_not_negative
 from cosen.losses import FocalLoss
 from cosen.methods.method import NetworkMethod, Setting
 
@@ -20,6 +21,9 @@ class Focal(NetworkMethod):
     description = "focal loss: well-classified samples count less"
 
     gamma: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_not_negative(self.gamma, name="gamma")
 
     def make_loss(self, setting: Setting) -> nn.Module:
         return FocalLoss(gamma=self.gamma)

@@ -7,8 +7,10 @@ from torch import nn
 
 from cosen import functional as F
 from cosen.errors import InputError
+from cosen.functional.checks import check_fraction, check_not_negative
 from cosen.losses import LDAMLoss
 from cosen.methods.method import NetworkMethod, Setting
+from cosen.methods.weighting import MeanOverSamples, with_mean_one
 from cosen.networks.cosine import SCALE
 
 
@@ -31,17 +33,26 @@ class LDAMDRW(NetworkMethod):
     defer: float = 0.8
 
     def __post_init__(self) -> None:
+        check_not_negative(self.max_margin, name="max_margin")
+        check_fraction(self.beta, name="beta")
         if not 0 <= self.defer <= 1:
-            raise InputError(f"defer of method {self.name} must lie in [0, 1], not {self.defer}")
+            raise InputError(f"defer must lie in [0, 1], but is {self.defer}")
 
     def make_loss(self, setting: Setting) -> nn.Module:
         # the output layer scales its cosines itself
-        return LDAMLoss(
-            torch.from_numpy(setting.class_counts), max_margin=SCALE * self.max_margin, scale=1.0
+        return MeanOverSamples(
+            LDAMLoss(
+                torch.from_numpy(setting.class_counts),
+                max_margin=SCALE * self.max_margin,
+                scale=1.0,
+                reduction="sum",
+            )
         )
 
     def begin_epoch(self, loss: nn.Module, setting: Setting, progress: float) -> None:
-        assert isinstance(loss, LDAMLoss)
+        assert isinstance(loss, MeanOverSamples)
+        assert isinstance(loss.loss, LDAMLoss)
         if progress >= self.defer:
             counts = torch.from_numpy(setting.class_counts)
-            loss.weight.copy_(F.class_balanced_weights(counts, beta=self.beta))
+            weights = F.class_balanced_weights(counts, beta=self.beta)
+            loss.loss.weight.copy_(with_mean_one(weights, counts))

@@ -38,6 +38,10 @@ class Cosen(NetworkMethod):
         plain = {name: value for name, value in self.options.items() if name != "expert"}
         CostLearner([1, 1], **plain)  # refuses unknown options and bad values now
 
+    def check(self, setting: Setting) -> None:
+        super().check(setting)
+        self.make_loss(setting)  # reads an expert's costs, and refuses bad ones
+
     def make_loss(self, setting: Setting) -> nn.Module:
         options = dict(self.options)
         if isinstance(options.get("expert"), str):

@@ -11,6 +11,9 @@ import numpy as np
 
 from cosen.errors import DataError, InputError
 
+MOST_SIMILARITY = 0.9
+"""The last threshold that SMOTE-RSB* tries."""
+
 ROUNDING = 1e-6
 """A similarity this close to a threshold is at the threshold: float32 features round."""
 
@@ -91,7 +94,7 @@ def smote_rsb(
     neighbours: int = 5,
     seed: int = 0,
     similarity: float = 0.4,
-    most_similarity: float = 0.9,
+    most_similarity: float = MOST_SIMILARITY,
     similarity_step: float = 0.05,
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""SMOTE-RSB*: SMOTE, of which only samples unlike those of every other class are kept.
@@ -164,7 +167,7 @@ def in_lower_approximation(
     labels: np.ndarray,
     *,
     similarity: float = 0.4,
-    most_similarity: float = 0.9,
+    most_similarity: float = MOST_SIMILARITY,
     similarity_step: float = 0.05,
 ) -> np.ndarray:
     """Which synthetic samples SMOTE-RSB* keeps; :func:`smote_rsb` says by which rule.

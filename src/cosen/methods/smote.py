@@ -24,9 +24,7 @@ class Smote(SamplingMethod):
 
     def __post_init__(self) -> None:
         if self.neighbours < 1:
-            raise InputError(
-                f"method {self.name} needs at least one neighbour, but is told {self.neighbours}"
-            )
+            raise InputError(f"neighbours must be at least 1, but is {self.neighbours}")
 
     def check(self, setting: Setting) -> None:
         super().check(setting)

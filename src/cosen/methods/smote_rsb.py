@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cosen.errors import InputError
 from cosen.methods.method import Samples, Setting
-from cosen.methods.sampling import check_features, smote_rsb
+from cosen.methods.sampling import MOST_SIMILARITY, check_features, smote_rsb
 from cosen.methods.smote import Smote
 
 
@@ -22,6 +23,13 @@ class SmoteRSB(Smote):
     description = "SMOTE-RSB*: SMOTE, cleaned by rough sets"
 
     similarity: float = 0.4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.similarity <= MOST_SIMILARITY:
+            raise InputError(
+                f"similarity must lie in [0, {MOST_SIMILARITY}], but is {self.similarity}"
+            )
 
     def resample(self, features: np.ndarray, labels: np.ndarray, setting: Setting) -> Samples:
         check_features(features, labels, method=self.name, class_names=setting.class_names)

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from cosen import functional as F
+from cosen.functional.checks import check_positive
 from cosen.losses import SmoothOneSidedRegression
 from cosen.methods.cost_table import read_misclassification_costs
 from cosen.methods.method import NetworkMethod, Setting
@@ -18,8 +19,9 @@ class SOSR(NetworkMethod):
 
     Attributes:
         most: The cost of a decision between equally frequent classes is drawn from [0, most].
-            Chung et al. have 10, which is too steep for the learning rates that suit the others.
-        costs: A CSV of misclassification costs in place of drawn ones.
+            Chung et al. have 10; the loss grows with it, and so do the steps at a learning rate.
+        costs: A CSV of misclassification costs in place of drawn ones; where validation measures
+            an expert's costs, those are taken.
     """
 
     name = "sosr"
@@ -28,14 +30,24 @@ class SOSR(NetworkMethod):
     most: float = 1.0
     costs: str = ""
 
+    def __post_init__(self) -> None:
+        check_positive(self.most, name="most")
+
+    def check(self, setting: Setting) -> None:
+        super().check(setting)
+        self._costs(setting)
+
     def make_loss(self, setting: Setting) -> nn.Module:
+        return SmoothOneSidedRegression(self._costs(setting))
+
+    def _costs(self, setting: Setting) -> Tensor:
         if self.costs:
             path = Path(self.costs).expanduser()
-            costs = read_misclassification_costs(path, setting.class_names)
-        else:
-            costs = F.random_misclassification_costs(
-                torch.from_numpy(setting.class_counts),
-                most=self.most,
-                generator=torch.Generator().manual_seed(setting.seed),
-            )
-        return SmoothOneSidedRegression(costs)
+            return read_misclassification_costs(path, setting.class_names)
+        if isinstance(setting.objective, Tensor):
+            return setting.objective
+        return F.random_misclassification_costs(
+            torch.from_numpy(setting.class_counts),
+            most=self.most,
+            generator=torch.Generator().manual_seed(setting.seed),
+        )

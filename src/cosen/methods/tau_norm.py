@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from cosen import functional as F
+from cosen.costs import validation_error
 from cosen.errors import InputError
 from cosen.methods.method import AdjustingMethod, Setting
 
@@ -18,7 +19,7 @@ class TauNorm(AdjustingMethod):
 
     Attributes:
         tau: The strength, from 0 (the baseline) to 1 (equal norms) and beyond; -1 takes the one of
-            0, 0.1, ..., 2 with the best mean recall on validation, the smallest of equals.
+            0, 0.1, ..., 2 with the least validation error, the smallest of equals.
     """
 
     name = "tau-norm"
@@ -28,7 +29,7 @@ class TauNorm(AdjustingMethod):
 
     def __post_init__(self) -> None:
         if self.tau < 0 and self.tau != -1:
-            raise InputError(f"tau of method {self.name} must be 0 or more, or -1 to choose one")
+            raise InputError(f"tau must be 0 or more, or -1 to choose one, but is {self.tau}")
 
     @torch.no_grad()
     def adjust(self, output: nn.Linear, setting: Setting) -> None:
@@ -40,14 +41,14 @@ class TauNorm(AdjustingMethod):
         assert setting.baseline is not None  # it starts from the baseline
         outputs = setting.baseline
 
-        def mean_recall(tau: float) -> float:
+        def error(tau: float) -> float:
             logits = outputs.features @ _normalised(output.weight, tau).T
             confusion = F.confusion_matrix(
                 outputs.target, logits.argmax(1), num_classes=len(setting.class_counts)
             )
-            return float(F.mean_recall(confusion))
+            return validation_error(confusion, setting.objective)
 
-        return max(STRENGTHS, key=mean_recall)
+        return min(STRENGTHS, key=error)
 
 
 def _normalised(weight: Tensor, tau: float) -> Tensor:

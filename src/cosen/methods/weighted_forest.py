@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from cosen.errors import InputError
 from cosen.methods.method import ClassifierMethod, Scores, Setting
 from cosen.methods.sampling import check_features
 
@@ -21,6 +22,10 @@ class WeightedForest(ClassifierMethod):
     description = "random forest on deep features, weighted by class"
 
     trees: int = 300
+
+    def __post_init__(self) -> None:
+        if self.trees < 1:
+            raise InputError(f"trees must be at least 1, but is {self.trees}")
 
     def fit(self, features: np.ndarray, labels: np.ndarray, setting: Setting) -> Scores:
         from sklearn.ensemble import RandomForestClassifier

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cosen.errors import InputError
 from cosen.methods.method import NetworkMethod, Setting
 
 
@@ -19,6 +20,10 @@ class WeightedSampling(NetworkMethod):
     description = "cross-entropy, all classes drawn equally often"
 
     power: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.power <= 2:
+            raise InputError(f"power must lie in [0, 2], but is {self.power}")
 
     def class_draws(self, setting: Setting) -> np.ndarray:
         return setting.class_counts.astype(np.float64) ** -self.power

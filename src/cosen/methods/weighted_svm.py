@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from cosen.functional.checks import check_positive
 from cosen.methods.method import ClassifierMethod, Scores, Setting
 from cosen.methods.sampling import check_features
 
@@ -23,6 +24,9 @@ class WeightedSVM(ClassifierMethod):
 
     C: float = 1.0
     kernel: Literal["linear", "rbf"] = "linear"
+
+    def __post_init__(self) -> None:
+        check_positive(self.C, name="C")
 
     def fit(self, features: np.ndarray, labels: np.ndarray, setting: Setting) -> Scores:
         from sklearn.pipeline import make_pipeline

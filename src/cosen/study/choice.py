@@ -18,6 +18,9 @@ from cosen.study.table import Measure
 MOST_NAMED = 3
 """Of more names than these the others are only counted."""
 
+MANY = 10
+"""Of more methods than these the reader is told that one may win by chance."""
+
 SAME = 12
 """Decimals of an error that count in comparing: what is beyond is rounding."""
 
@@ -252,6 +255,11 @@ def _said_of_near(near: Sequence[str]) -> str:
 
 def _caveats(contest: _Contest) -> tuple[str, ...]:
     caveats = []
+    if len(contest.ranked) > MANY:
+        caveats.append(
+            f"With {len(contest.ranked)} methods compared, one may look better than noise by "
+            "chance: the intervals are not corrected for that."
+        )
     if len(contest.seeds) == 1 and len(contest.ranked) > 1:
         caveats.append("There is one seed: intervals do not cover how training itself varies.")
     if absent := contest.classes_without_validation():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cosen.errors import InputError, RunError
-from cosen.methods import Method, make_method
+from cosen.methods import METHODS, Method, find_method, make_method
 from cosen.methods.baseline import Baseline
 from cosen.study.choice import Choice, choose
 from cosen.study.jobs import Job, Outcome, Report, reason_for
@@ -214,7 +214,7 @@ def _contestants(
         found[Baseline.name] = _asked_for(Baseline.name, options)
     asked = [entry.asked for entry in found.values() if entry.asked is not None]
     for name in options:
-        if name not in asked:
+        if name not in (*asked, *found):
             raise InputError(
                 f"options are given for {name}, which is not among the methods asked for by name: "
                 f"{', '.join(asked)}"
@@ -224,7 +224,8 @@ def _contestants(
 
 def _asked_for(name: str, options: Mapping[str, Mapping[str, Any]]) -> Contestant:
     """A method asked for by name."""
-    own = dict(options.get(name, {}))
+    called = getattr(find_method(name), "name", name)  # options may go by its own name too
+    own = {**options.get(called, {}), **options.get(name, {})}
     try:
         own = json.loads(json.dumps(own))  # as it will be read again
     except TypeError as error:
@@ -246,6 +247,8 @@ def _checked_name(method: Method) -> str:
             f"{type(method).__name__} needs a name that a folder can have, but its name is "
             f"{name!r}: write name = 'my-method' in the class"
         )
+    if METHODS.get(name, type(method)) is not type(method):
+        raise InputError(f"{type(method).__name__} is called {name}, as one of cosen's: rename it")
     return name
 
 
@@ -310,14 +313,14 @@ def _plan(
         own = replace(config, seed=seed)
         task = make_task(own, progress=watcher.preparing)
         for name, entry in contestants.items():
+            run = study.run(name, seed)
+            if run.is_finished:
+                _check_same_data(run, task)
+                continue
             reason = _why_not(entry, own, task)
             if reason is not None:
                 failures.setdefault(name, {})[seed] = reason
                 watcher.outcome(Outcome(f"{name}/{seed}", reason))
-                continue
-            run = study.run(name, seed)
-            if run.is_finished:
-                _check_same_data(run, task)
                 continue
             reads: tuple[Path, ...] = ()
             after: tuple[str, ...] = ()

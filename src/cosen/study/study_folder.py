@@ -51,8 +51,11 @@ class StudyFolder:
         return RunFolder(self.path / "runs" / method / str(seed))
 
     def has_runs(self, method: str = "*") -> bool:
-        """Whether a run was started, of any method or of this one."""
-        return any(self.path.glob(f"runs/{method}/*/run.json"))
+        """Whether anything was learned, by any method or by this one."""
+        return any(
+            any(self.path.glob(f"runs/{method}/*/{file}"))
+            for file in ("checkpoint.pt", "metrics.json")
+        )
 
     def finished_runs(self) -> dict[str, dict[int, RunFolder]]:
         """The runs of this study that are finished, by method and seed."""

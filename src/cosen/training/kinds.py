@@ -28,7 +28,13 @@ from cosen.networks.penultimate import PenultimateFeatures
 from cosen.training.config import TrainConfig
 from cosen.training.evaluation import run_network
 from cosen.training.loop import Training, Watcher
-from cosen.training.model_file import ImageClassifier, load_model, save_facts, save_model
+from cosen.training.model_file import (
+    ImageClassifier,
+    calibrated_temperature,
+    load_model,
+    save_facts,
+    save_model,
+)
 from cosen.training.results import Results, write_results
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import Task
@@ -72,6 +78,8 @@ class Execution:
         if self.baseline is not None and isinstance(method, NetworkMethod | AdjustingMethod):
             network = self._baseline_classifier().network
             outputs = self._run(self.fabric.setup_module(network), self.task.splits.val)
+            if isinstance(method, AdjustingMethod) or method.retrains_output:
+                _check_output_layer(method, network, outputs)
             setting = replace(setting, baseline=outputs)
         if isinstance(method, NetworkMethod):
             self._train(method, setting, watching())
@@ -150,7 +158,8 @@ class Execution:
             return Outputs(logits, logits[:, :0], torch.from_numpy(labels))
 
         results = Results(outputs("val"), outputs("test"), seconds)
-        write_results(self.run, self.task, self.task.facts, results)
+        temperature = calibrated_temperature(results.val.logits, results.val.target)
+        write_results(self.run, self.task, results, temperature=temperature)
 
     # What they share
 
@@ -162,7 +171,9 @@ class Execution:
         test = self._run(network, self.task.splits.test)
         if self.fabric.is_global_zero:
             results = Results(val, test, seconds + self._seconds_before())
-            save_facts(self.run.path, write_results(self.run, self.task, facts, results))
+            temperature = calibrated_temperature(val.logits, val.target)
+            save_facts(self.run.path, replace(facts, temperature=temperature))
+            write_results(self.run, self.task, results, temperature=temperature)
 
     def _run(self, network: nn.Module, part: LabelledImages) -> Outputs:
         return run_network(self.fabric, network, self.task, part, batch_size=self.config.batch_size)
@@ -230,7 +241,7 @@ def make_setting(config: TrainConfig, task: Task) -> Setting:
     )
 
 
-def check_baseline(baseline: RunFolder, task: Task) -> None:
+def check_baseline(baseline: RunFolder, config: TrainConfig, task: Task) -> None:
     """Refuse a run that a method cannot start from."""
     about = baseline.about()
     if not baseline.is_finished:
@@ -249,6 +260,25 @@ def check_baseline(baseline: RunFolder, task: Task) -> None:
         raise RunError(
             f"{baseline.path} is a {about['network']['name']}, not a {task.facts.network}: use the "
             "same --network"
+        )
+    if about["config"]["network_options"] != config.network_options:
+        raise RunError(
+            f"{baseline.path} has other network_options ({about['config']['network_options']}): "
+            "use the same"
+        )
+
+
+def _check_output_layer(method: Method, network: nn.Module, outputs: Outputs) -> None:
+    """Refuse a network of the user's that does more than its output layer after the features."""
+    layer = _output_layer(network)
+    if not isinstance(layer, nn.Linear):
+        raise InputError(f"method {method.name} needs a network whose last layer is linear")
+    with torch.no_grad():
+        again = layer.cpu()(outputs.features)
+    if not torch.allclose(again, outputs.logits, rtol=1e-2, atol=1e-2):
+        raise InputError(
+            f"method {method.name} changes the output layer, but the network does more than that "
+            "layer after its features: return the output layer's logits as they are"
         )
 
 

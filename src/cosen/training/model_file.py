@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +210,3 @@ def calibrated_temperature(logits: Tensor, target: Tensor) -> float:
     temperature = float(log_temperature.detach().clamp(-3, 3).exp())
     has_errors = bool((logits.argmax(1) != target).any())
     return temperature if has_errors else max(1.0, temperature)
-
-
-def with_temperature(facts: ModelFacts, temperature: float) -> ModelFacts:
-    return replace(facts, temperature=temperature)

@@ -1,11 +1,10 @@
 """What a run ends with: predictions, pictures, metrics, and how long it took."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cosen.data.stores import printable
 from cosen.networks.output import Outputs
 from cosen.training.evaluation import summarise
-from cosen.training.model_file import ModelFacts, calibrated_temperature
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import Task
 from cosen.training.thumbnails import write_thumbnails
@@ -26,10 +25,15 @@ class Results:
     seconds: float
 
 
-def write_results(run: RunFolder, task: Task, facts: ModelFacts, results: Results) -> ModelFacts:
-    """Write all that is said of the test set; the facts come back with the temperature found."""
-    temperature = calibrated_temperature(results.val.logits, results.val.target)
-    facts = replace(facts, temperature=temperature)
+def write_results(run: RunFolder, task: Task, results: Results, *, temperature: float) -> None:
+    """Write all that is said of the test set; the metrics last, which say that a run is finished.
+
+    Args:
+        run: The run folder.
+        task: What was trained.
+        results: What came out.
+        temperature: Divides the logits for calibrated probabilities.
+    """
     outputs = {"val": results.val, "test": results.test}
     parts = {"val": task.splits.val, "test": task.splits.test}
     tensors, names = {}, {}
@@ -43,7 +47,7 @@ def write_results(run: RunFolder, task: Task, facts: ModelFacts, results: Result
         task.decoded.pixels,
         task.splits.test,
         predicted=results.test.logits.argmax(1).numpy(),
-        class_counts=facts.class_counts,
+        class_counts=task.facts.class_counts,
     )
     run.write_about(
         run.about() | {"seconds": round(results.seconds, 3), "temperature": temperature}
@@ -52,11 +56,10 @@ def write_results(run: RunFolder, task: Task, facts: ModelFacts, results: Result
         {
             name: summarise(
                 outputs[name],
-                class_counts=facts.class_counts,
+                class_counts=task.facts.class_counts,
                 objective=task.objective,
                 temperature=temperature,
             )
             for name in parts
         }
     )
-    return facts

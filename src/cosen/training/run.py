@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -21,7 +22,7 @@ import cosen
 from cosen.data.augmentation import check_names
 from cosen.data.decoding import Progress
 from cosen.data.imbalance import parse_imbalance
-from cosen.errors import CosenError, RunError
+from cosen.errors import InputError, RunError
 from cosen.methods import Method, make_method
 from cosen.methods.baseline import Baseline
 from cosen.networks import find_network
@@ -71,6 +72,8 @@ def train(
         )
     check_config(config, method=method)
     method = method or make_method(config.method, config.options)
+    if baseline is not None and not method.starts_from_baseline:
+        raise InputError(f"method {method.name} starts from nothing: leave the baseline out")
     if baseline is None and resume and run.about().get("starts_from"):
         baseline = Path(run.about()["starts_from"])
     with _held(run):
@@ -82,12 +85,11 @@ def train(
         try:
             wish = _Wish(network, baseline, watcher or Watcher(), progress)
             _train(config, method, run, fabric, wish)
-        except CosenError:
-            if _is_first_process() and run.checkpoint() is None:
+        except Exception as error:
+            if _is_first_process() and not run.has_checkpoint:
                 run.forget()  # a mistake before anything was learned: the folder is free again
-            raise
-        except RuntimeError as error:
-            if fabric.world_size > 1 and not fabric.is_global_zero:
+            is_other = fabric.world_size > 1 and not fabric.is_global_zero
+            if is_other and isinstance(error, RuntimeError):
                 raise RunError("another process of this run has failed") from error
             raise
         else:
@@ -157,7 +159,7 @@ def _train(
     baseline = None
     if needs_baseline(method, task):
         baseline = _baseline(config, method, run, fabric, wish)
-        check_baseline(baseline, task)
+        check_baseline(baseline, config, task)
     with _Logs(run, fabric, wish.watcher) as logs:
         Execution(config, task, run, fabric, baseline).carry_out(method, lambda: logs.watcher)
 
@@ -169,11 +171,13 @@ def _baseline(
     if wish.baseline is not None:
         return RunFolder.existing(wish.baseline)
     inner = RunFolder(run.path / "baseline")
-    if fabric.broadcast(inner.is_finished):
-        return inner
     plain = replace(config, method=Baseline.name, options={})
-    if fabric.is_global_zero and not inner.has_run:
-        inner.path.mkdir(exist_ok=True)
+    is_of_this_run = inner.has_run and saved_config(inner) == plain
+    if fabric.broadcast(is_of_this_run and inner.is_finished):
+        return inner
+    if fabric.is_global_zero and not is_of_this_run:
+        shutil.rmtree(inner.path, ignore_errors=True)  # of an attempt with other settings
+        inner.path.mkdir()
         inner.write_about(describe_start(plain))
     fabric.barrier()
     wish.watcher.phase(f"Training the baseline that {method.name} starts from")

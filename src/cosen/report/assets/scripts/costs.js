@@ -136,6 +136,7 @@ function matrixChart(width, colours, name) {
     scale: isShare ? shareColours(colours) : factorColours(...rangeOf(name)),
     smallest: classCount > MANY ? 4 : 21,
     withBar: true,
+    numberRoom: 29,
   });
 }
 
@@ -152,6 +153,7 @@ function relativeChart(width, colours) {
     scale: ratioColours(colours, largestRatio()),
     smallest: classCount > MANY ? 4 : 21,
     withBar: true,
+    numberRoom: 29,
   });
 }
 

@@ -64,8 +64,13 @@ function ratioColours(colours, most) {
 }
 
 // `value(row, column)` colours a cell; `number` and `hover` say what stands in it and beside it.
-// `smallest` is the least width of a cell: what does not fit then scrolls, except on paper.
-function heatMap(width, colours, { order, value, number, hover, scale, smallest, withBar }) {
+// `smallest` is the least width of a cell: what does not fit then scrolls, except on paper;
+// `numberRoom` is the width from which a cell has room for its number.
+function heatMap(
+  width,
+  colours,
+  { order, value, number, hover, scale, smallest, withBar, numberRoom = 21 },
+) {
   const size = order.length;
   const dense = size > MANY;
   const fontSize = dense ? 9 : 11;
@@ -79,7 +84,7 @@ function heatMap(width, colours, { order, value, number, hover, scale, smallest,
   const top = withBar ? 44 : 6;
   const bottom = below.room + 34;
   const cells = (make) => order.map((row) => order.map((column) => make(row, column)));
-  const isNumbered = size <= NUMBERED_UP_TO && cell >= 21;
+  const isNumbered = size <= NUMBERED_UP_TO && cell >= numberRoom;
   const trace = {
     type: "heatmap",
     z: cells((row, column) => {

@@ -29,7 +29,7 @@ test: $(VENV)/.dev
 	@echo "==> Types (mypy)"
 	@$(BIN)/mypy
 	@echo "==> Tests and doctests (pytest)"
-	@$(BIN)/python -m pytest --numprocesses 2 --quiet
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --quiet
 
 bench: $(VENV)/.dev
 	@$(BIN)/python benchmarks

@@ -38,6 +38,20 @@ CONFIG = {
 }
 NAMES = tuple("0123")
 ALL = tuple(METHODS)
+DRAWN = (
+    "cosen",
+    "weighted-sampling",
+    "ldam-drw",
+    "smote",
+    "smote-rsb",
+    "rus",
+    "wrf",
+    "sosr",
+    "crt",
+)
+"""Methods that draw something of their own, or go another way than the loop."""
+
+pytestmark = pytest.mark.xdist_group("methods")  # the runs of one process serve all tests
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +101,7 @@ def test_learns(grid, name):
     assert run.seconds > 0
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", DRAWN)
 def test_repeats_itself(grid, name):
     first, second = grid(name), grid(name, again=True)
     one, two = first.predictions()[0], second.predictions()[0]
@@ -203,7 +217,7 @@ def test_a_method_is_found_in_a_module():
 # Starting from a baseline
 
 
-@pytest.mark.parametrize("name", ["crt", "smote", "tau-norm", "fixed-m", "wsvm"])
+@pytest.mark.parametrize("name", ["crt", "smote", "fixed-m", "wsvm"])
 def test_a_baseline_is_trained_first_where_none_is_given(grid, tmp_path, name):
     run = train(TrainConfig(**(CONFIG | {"method": name})), tmp_path / "run")
     with_given = grid(name)

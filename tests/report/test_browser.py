@@ -16,6 +16,8 @@ WIDTHS = (360, 768, 1280, 1920)
 EXAMPLES = ("ten_classes", "many_classes", "hostile", "lone_run")
 SETTLED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
+pytestmark = pytest.mark.xdist_group("browser")  # one browser for all of these
+
 chromium = pytest.fixture(scope="module")(launched_chromium)
 
 
@@ -96,10 +98,12 @@ def draw_all(page, width: int = 1280) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_opens_and_draws_valid_charts(visit, name):
-    page = visit(name)
+def test_draws_valid_charts_that_fit_every_width(visit, name):
+    page = visit(name, width=WIDTHS[0])
     assert page.title().endswith("cosen report")
-    draw_all(page)
+    for width in WIDTHS if name in ("ten_classes", "many_classes") else (360, 1280):
+        draw_all(page, width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
     # Plotly's check stumbles over a legend's layout; what is not used or not seen is no mistake.
     checked = page.evaluate(
         """() => [...document.querySelectorAll('.js-plotly-plot')].map(({id, data, layout}) => [
@@ -115,19 +119,6 @@ def test_opens_and_draws_valid_charts(visit, name):
         "(all) => all.map((one) => [one.getAttribute('role'), one.getAttribute('aria-label')])"
     )
     assert all(role == "img" and label for role, label in labels)
-
-
-@pytest.mark.parametrize("name", ["ten_classes", "many_classes", "hostile"])
-def test_fits_every_width(visit, name):
-    page = visit(name, width=WIDTHS[0])
-    for width in WIDTHS if name != "hostile" else (360, 1280):
-        draw_all(page, width)
-        settle(page)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        least = page.locator("main .chart").evaluate_all(
-            "(all) => Math.max(...all.map((one) => one.getBoundingClientRect().width))"
-        )
-        assert least > 250
 
 
 def test_detail_fits_a_telephone(visit):
@@ -438,9 +429,14 @@ def contrast(one: list[float], other: list[float]) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_contrast(visit, scheme):
-    page = visit("lone_run", color_scheme=scheme)
+def test_contrast(visit):
+    page = visit("lone_run")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        check_contrast(page)
+
+
+def check_contrast(page) -> None:
     # Painted and read back, so that mixed and transparent colours count as they are seen.
     painted = """(layers) => {
       const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});

@@ -69,7 +69,7 @@ def test_costs_are_learned_in_each_loss(quick_train, method):
         {"schedule": "step", "clip": 1.0, "accumulate": 2},
         {"ema": 0.9},
         {"augment": ("crop", "mixup")},
-        {"network": "resnet32", "size": 16},
+        {"network": "resnet32", "size": 8},
         {"objective": "balanced"},
     ],
     ids=str,

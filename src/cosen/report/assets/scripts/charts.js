@@ -1,5 +1,6 @@
-// Charts: drawn when they come into view, and again when width, colours or data change. All are
-// drawn before printing, in light colours and at the width of the paper.
+// Charts: drawn when they come near the view, and again when width, colours or data change; those
+// out of view wait until they are seen. All are drawn before printing, in light colours and at the
+// width of the paper.
 
 const charts = new Map();
 const PLOTLY_OPTIONS = { displayModeBar: false, doubleClick: false, showTips: false };
@@ -9,7 +10,7 @@ const PLOTLY_OPTIONS = { displayModeBar: false, doubleClick: false, showTips: fa
 function addChart(id, describe, { onClick } = {}) {
   const place = byId(id);
   if (!place) return;
-  charts.set(id, { place, describe, onClick, drawnWidth: null });
+  charts.set(id, { place, describe, onClick, isNear: false, isStale: true, drawnWidth: null });
   nearView.observe(place);
   widths.observe(place.parentElement);
 }
@@ -25,12 +26,15 @@ function drawChart(chart) {
   chart.place.classList.add("drawn");
   if (chart.onClick && chart.drawnWidth === null) chart.place.on("plotly_click", chart.onClick);
   chart.drawnWidth = room;
+  chart.isStale = false;
 }
 
 function redraw(...ids) {
   for (const id of ids) {
     const chart = charts.get(id);
-    if (chart?.drawnWidth) drawChart(chart);
+    if (!chart) continue;
+    if (chart.isNear) drawChart(chart);
+    else chart.isStale = true;
   }
 }
 
@@ -39,9 +43,9 @@ const redrawAll = () => redraw(...charts.keys());
 const nearView = new IntersectionObserver(
   (entries) => {
     for (const { isIntersecting, target } of entries) {
-      if (!isIntersecting) continue;
-      nearView.unobserve(target);
-      drawChart(charts.get(target.id));
+      const chart = charts.get(target.id);
+      chart.isNear = isIntersecting;
+      if (chart.isNear && chart.isStale) drawChart(chart);
     }
   },
   { rootMargin: "600px" },
@@ -51,10 +55,9 @@ const widths = new ResizeObserver((entries) => {
   if (isPrinting()) return;
   const changed = entries
     .map(({ target }) => charts.get(target.firstElementChild.id))
-    .filter(
-      (chart) => chart?.drawnWidth && chart.drawnWidth !== chart.place.parentElement.clientWidth,
-    );
-  if (changed.length) requestAnimationFrame(() => changed.forEach(drawChart));
+    .filter(({ drawnWidth, place }) => drawnWidth && drawnWidth !== place.parentElement.clientWidth)
+    .map(({ place }) => place.id);
+  if (changed.length) requestAnimationFrame(() => redraw(...changed));
 });
 
 function commonLayout(colours) {

@@ -39,7 +39,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         comparison = compare(
-            config, Path(folder) / "study", methods=["baseline", LateBalance()], seeds=2
+            config, Path(folder) / "study", methods=["baseline", LateBalance()], seeds=1
         )
         print(comparison.leaderboard.markdown())
         print(comparison.choice.sentence)

@@ -1,10 +1,15 @@
 """What holds for every test: one thread a process, and a cache of the test's own."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import settings
 from PIL import Image
+
+# Ray reads these once, when it is imported, and would else write a token to the home folder.
+os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "for-a-test"}
 
 # Two test processes run at once; torch on both cores in each would be slower.
 torch.set_num_threads(1)

@@ -20,13 +20,13 @@ from study_jobs import job
 
 HERE = Path(study_jobs.__file__).parent
 
+pytestmark = pytest.mark.xdist_group("ray")  # two at once would disturb each other
+
 
 @pytest.fixture(autouse=True)
 def own_settings(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_TMPDIR", tempfile.gettempdir())  # short, since it holds sockets
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # a job that is killed leaves its folder there
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "for-a-test")  # else Ray writes one to the home folder
     monkeypatch.setenv("PYTHONPATH", str(HERE))  # what the nodes can import
 
 

@@ -407,10 +407,10 @@ def figures(board):
 # Elsewhere
 
 
+@pytest.mark.xdist_group("ray")  # two at once would disturb each other
 def test_a_cluster_gives_the_same_figures_as_processes_here(tmp_path, monkeypatch, here):
     pytest.importorskip("ray")
     monkeypatch.setenv("RAY_TMPDIR", tempfile.gettempdir())  # short, since it holds sockets
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "for-a-test")  # Ray would write one to the home folder
     monkeypatch.setenv("PYTHONPATH", str(HERE))  # what the nodes can import
     methods = ["smote", Smoothed(0.2), "small_study:Stumbles"]
     there = run_study(tmp_path / "there", methods, cluster="local")

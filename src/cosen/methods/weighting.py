@@ -30,6 +30,7 @@ def with_mean_one(weights: Tensor, class_counts: Tensor) -> Tensor:
         class_counts: Training samples of each class, shape ``(C,)``.
 
     Example:
+        >>> import torch
         >>> with_mean_one(torch.tensor([1.0, 9.0]), torch.tensor([90, 10]))
         tensor([0.5556, 5.0000])
     """

@@ -24,7 +24,7 @@ HOSTILE = [
 
 
 def pack(values: np.ndarray, *, log: bool = False) -> dict[str, Any]:
-    """Numbers as the contract packs them: 16 bits each between the lowest and the highest."""
+    """Numbers as cosen.report.packing has them: 16 bits each, from the lowest to the highest."""
     stored = np.log10(values) if log else np.asarray(values, float)
     low, high = float(stored.min()), float(stored.max())
     share = (stored - low) / ((high - low) or 1.0)

@@ -52,11 +52,11 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) -e '.[export]' || { echo "The installation failed: see the message above; 'make clean' starts afresh."; exit 1; }
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.runtime
-	@echo "==> Installing the development tools"
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "==> Installing cosen and the development tools (PyTorch is large: minutes the first time)"
 	@$(PIP) -e '.[dev]' || { echo "The installation failed: see the message above; 'make clean' starts afresh."; exit 1; }
 	@$(MAKE) --no-print-directory chromium
-	@touch $@
+	@touch $(VENV)/.runtime $@
 
 # The report is tested in a real browser, from Debian's packages where that can be.
 chromium:

@@ -13,7 +13,7 @@ from cosen import CostSensitiveCrossEntropy
 from cosen.functional import class_recall, confusion_matrix, overall_accuracy
 
 KEPT_OF_ODD = 0.1
-SEEDS = range(5)
+SEEDS = range(3)
 EPOCHS = 40
 
 

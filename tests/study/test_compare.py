@@ -17,6 +17,7 @@ import psutil
 import pytest
 import torch
 
+import interrupts
 import small_study
 from cosen.cli import app
 from cosen.errors import DataError, InputError, RunError
@@ -326,6 +327,7 @@ def start(*arguments):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=interrupts.heeded,
     )
     os.sched_setaffinity(process.pid, [max(os.sched_getaffinity(0))])  # one thread, as here
     return process

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import nn
 
-from cosen import CostLearner
+from cosen import AdaptiveCosts
 from cosen.functional import class_recall, confusion_matrix
 
 images, digits = map(torch.tensor, load_digits(return_X_y=True))
@@ -22,19 +22,19 @@ train, val = train_test_split(train, test_size=0.15, random_state=0, stratify=di
 
 network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
-learner = CostLearner(torch.bincount(digits[train]), objective="balanced")  # 1
+costs = AdaptiveCosts(torch.bincount(digits[train]))  # 1
 
 for epoch in range(30):
     for batch in train[torch.randperm(len(train))].split(32):
-        loss = learner(network(images[batch]), digits[batch])  # 2
+        loss = costs(network(images[batch]), digits[batch])  # 2
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    step = learner.step(network(images[val]), digits[val])  # 3
+    step = costs.step(network(images[val]), digits[val])  # 3
     if epoch % 10 == 9:
         print(
-            f"epoch {epoch + 1}: validation error {step.val_error:.3f}, costs "
-            f"{learner.costs.min():.2f} to {learner.costs.max():.2f}"
+            f"epoch {epoch + 1}: validation error {step.val_error:.3f}, strength of frequencies "
+            f"{step.strengths['frequency']:.2f}, margin {step.strengths['margin']:.2f}"
         )
 
 confusion = confusion_matrix(digits[test], network(images[test]).argmax(1), num_classes=10)

@@ -19,7 +19,7 @@ X, y = X[kept], y[kept]
 
 model = make_pipeline(PCA(40, random_state=0), CoSenClassifier(epochs=20, random_state=0))
 search = GridSearchCV(
-    model, {"cosenclassifier__costs": [None, "H", "learned"]}, scoring="balanced_accuracy", cv=2
+    model, {"cosenclassifier__costs": [None, "H", "adaptive"]}, scoring="balanced_accuracy", cv=2
 )
 search.fit(X, y)
 for costs, score in zip(

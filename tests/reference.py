@@ -286,3 +286,32 @@ def calibration_error(probabilities, target, bins):
             accuracy = np.mean([np.argmax(probabilities[i]) == target[i] for i in inside])
             total += len(inside) / len(target) * abs(confidence - accuracy)
     return total
+
+
+def adaptive_costs(counts, tau, margin):
+    """xi of AdaptiveCosts for the balanced objective, entry by entry, rows relative to their
+    largest."""
+    size, total = len(counts), sum(counts)
+    rows = []
+    for p in range(size):
+        row = []
+        for n in range(size):
+            entry = tau * math.log(counts[n] / total)
+            if n == p:
+                entry -= margin * (min(counts) / counts[p]) ** 0.25
+            row.append(entry)
+        rows.append([math.exp(entry - max(row)) for entry in row])
+    return rows
+
+
+def leaning(logits, target, counts, change):
+    """How much predictions lean to frequent classes on a validation split where every class
+    counts the same, once the logits are moved by ``change``."""
+    logs = [math.log(count / sum(counts)) for count in counts]
+    sums, seen = {}, {}
+    for scores, true in zip(logits, target, strict=True):
+        moved = [score - change * log for score, log in zip(scores, logs, strict=True)]
+        predicted = moved.index(max(moved))
+        sums[true] = sums.get(true, 0) + logs[predicted] - logs[true]
+        seen[true] = seen.get(true, 0) + 1
+    return sum(sums[true] / seen[true] for true in sums) / len(sums)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _HOME = {
+    "AdaptiveCosts": "costs",
     "CostLearner": "costs",
     "CostStep": "costs",
     "CosenError": "errors",
@@ -36,6 +37,7 @@ _PARTS = {
 }
 
 __all__ = [
+    "AdaptiveCosts",
     "BalancedSoftmax",
     "ClassBalancedCrossEntropy",
     "CosenError",
@@ -54,7 +56,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from cosen import functional
-    from cosen.costs import CostLearner, CostStep
+    from cosen.costs import AdaptiveCosts, CostLearner, CostStep
     from cosen.errors import CosenError, InputError
     from cosen.losses import (
         BalancedSoftmax,

@@ -56,7 +56,7 @@ class _SmoothedLoss(_Loss):
         self.label_smoothing = label_smoothing
 
 
-class _CostSensitiveLoss(_SmoothedLoss):
+class CostSensitiveLoss(_SmoothedLoss):
     """A loss with a cost matrix ξ, shape ``(C, C)``, in (0, 1]; all ones is cost-insensitive."""
 
     function: ClassVar[Callable[..., Tensor]]
@@ -97,7 +97,7 @@ class _CostSensitiveLoss(_SmoothedLoss):
         )
 
 
-class CostSensitiveCrossEntropy(_CostSensitiveLoss):
+class CostSensitiveCrossEntropy(CostSensitiveLoss):
     """:func:`~cosen.functional.cost_sensitive_cross_entropy` with its costs as a buffer.
 
     Example:
@@ -109,13 +109,13 @@ class CostSensitiveCrossEntropy(_CostSensitiveLoss):
     function = staticmethod(F.cost_sensitive_cross_entropy)
 
 
-class CostSensitiveHinge(_CostSensitiveLoss):
+class CostSensitiveHinge(CostSensitiveLoss):
     """:func:`~cosen.functional.cost_sensitive_hinge` with its costs as a buffer."""
 
     function = staticmethod(F.cost_sensitive_hinge)
 
 
-class CostSensitiveMSE(_CostSensitiveLoss):
+class CostSensitiveMSE(CostSensitiveLoss):
     """:func:`~cosen.functional.cost_sensitive_mse` with its costs as a buffer."""
 
     function = staticmethod(F.cost_sensitive_mse)

@@ -74,6 +74,17 @@ def test_folds_share_out_every_class(counts, folds, seed):
     assert sizes.max() - sizes.min() <= len(counts)
 
 
+def test_seeds_take_the_folds_of_one_division_in_turn():
+    data = data_of(30, 12, 7)
+    tested = [rows(split_off_test(data, FoldSplit(3, None), seed=seed)[1])[0] for seed in range(6)]
+    assert set.union(*tested[:3]) == set.union(*tested[3:]) == set(range(49))
+    assert sum(map(len, tested)) == 2 * 49, "three seeds are one whole cross-validation"
+    assert {frozenset(test) for test in tested[:3]} != {frozenset(test) for test in tested[3:]}
+    for seed in range(3):
+        fixed = split_off_test(data, FoldSplit(3, seed), seed=0)[1]
+        assert rows(fixed)[0] == tested[seed]
+
+
 @given(st.integers(0, 30), st.integers(12, 40))
 @settings(max_examples=30)
 def test_groups_are_never_torn_apart(seed, num_groups):

@@ -359,7 +359,8 @@ def test_weighted_losses_of_parts_add_up_to_that_of_the_whole(name):
         ("weighted-sampling", {"power": 1000}, "power must lie in"),
         ("baseline", {"label_smoothing": 2}, "method baseline: label_smoothing"),
         ("cosen", {"cost_lr": "abc"}, "method cosen"),
-        ("cosen", {"loss": "hinge"}, "use cosen, cosen-hinge or cosen-mse"),
+        ("cosen", {"acceptance": "revert"}, "option of the paper's .* use --method cosen-paper"),
+        ("cosen", {"loss": "hinge"}, "use cosen-hinge or cosen-mse"),
     ],
 )
 def test_bad_options_are_refused_at_once(name, options, message):

@@ -189,6 +189,17 @@ def test_the_head_is_one_hidden_layer():
     assert torch.allclose(head(features).features, hidden)
 
 
+def test_a_head_that_normalises_does_not_see_the_size_of_features():
+    head = Head(6, 3, width=4, normalise=True).eval()
+    features = torch.rand(5, 6)
+    scaled = features / features.square().mean(1, keepdim=True).sqrt()
+    plain = Head(6, 3, width=4).eval()
+    plain.load_state_dict(head.state_dict())
+    assert torch.allclose(head(features).logits, plain(scaled).logits, atol=1e-6)
+    assert torch.allclose(head(100 * features).logits, head(features).logits, atol=1e-5)
+    assert torch.isfinite(head(torch.zeros(1, 6)).logits).all()
+
+
 def test_unknown_names_list_the_choices():
     with pytest.raises(InputError, match=r"did you mean 'resnet32'.*paper, resnet32, small-cnn"):
         build_network("resnet", num_classes=2)

@@ -100,7 +100,10 @@ def test_many_classes_are_not_all_listed(quick, no_training):
     ("options", "message"),
     [
         ({"costs": [["a"]]}, "costs of CoSenClassifier must be a matrix of numbers"),
-        ({"costs": "S"}, "costs of CoSenClassifier must be one of learned, H, None, .* is 'S'"),
+        (
+            {"costs": "S"},
+            "costs of CoSenClassifier must be one of adaptive, learned, H, None, .* is 'S'",
+        ),
         ({"loss": "log"}, "loss of CoSenClassifier must be one of cross_entropy, hinge, mse"),
         ({"network": "vgg"}, "network of CoSenClassifier must be one of auto, head, small-cnn"),
         ({"network": "small-cnn"}, r"takes images .* but X has \(100, 5\)"),

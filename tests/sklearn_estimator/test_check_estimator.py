@@ -41,7 +41,7 @@ def test_check_estimator_in_full():
     assert len(checks) > 3 * 40
 
 
-@pytest.mark.parametrize("costs", ["learned", "H"])
+@pytest.mark.parametrize("costs", ["adaptive", "H"])
 def test_frames(costs):
     """A check that scikit-learn runs over its own estimators and leaves out of check_estimator."""
     check_dataframe_column_names_consistency("CoSenClassifier", CoSenClassifier(costs, epochs=5))

@@ -148,7 +148,7 @@ def test_loss_is_the_packages(name, function):
 
 
 @pytest.mark.parametrize("loss", ["hinge", "mse"])
-@pytest.mark.parametrize("costs", ["learned", "H", {"eel": 3.0}])
+@pytest.mark.parametrize("costs", ["adaptive", "learned", "H", {"eel": 3.0}])
 def test_other_losses_learn(quick, blobs, loss, costs):
     X, y = blobs
     assert quick(costs, loss=loss, epochs=30).fit(X, y).score(X, y) > 0.8
@@ -158,7 +158,8 @@ def test_costs_raise_the_recall_of_a_rare_class():
     kinds = {
         "none": {"costs": None},
         "H": {"costs": "H"},
-        "learned": {"costs": "learned", "objective": "balanced"},
+        "adaptive": {"costs": "adaptive"},
+        "learned": {"costs": "learned"},
         "weights": {"costs": {1: 19.0}},
     }
     recall = {name: [] for name in kinds}
@@ -171,7 +172,7 @@ def test_costs_raise_the_recall_of_a_rare_class():
             model = CoSenClassifier(**options, epochs=30, random_state=seed).fit(X, y)
             recall[name].append(recall_score(y_test, model.predict(X_test)))
     mean = {name: np.mean(values) for name, values in recall.items()}
-    assert min(mean["H"], mean["learned"], mean["weights"]) > mean["none"] + 0.03, mean
+    assert min(mean[name] for name in mean if name != "none") > mean["none"] + 0.03, mean
 
 
 def test_objective_may_be_an_experts_costs(quick, blobs):
@@ -220,8 +221,8 @@ def test_fits_in_threads_agree_and_put_the_threads_back(quick, blobs):
 
 def test_defaults_are_the_learners():
     ours, learners = (inspect.signature(kind).parameters for kind in (CoSenClassifier, CostLearner))
-    shared = ours.keys() & learners.keys()
-    assert {"loss", "cost_lr", "acceptance", "objective", "confusion_std"} < shared
+    shared = (ours.keys() & learners.keys()) - {"objective"}  # here each class counts the same
+    assert {"loss", "cost_lr", "acceptance", "confusion_std"} < shared
     assert {name: ours[name].default for name in shared} == {
         name: learners[name].default for name in shared
     }

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from cosen.costs import CostLearner
+from cosen.costs import AdaptiveCosts, CostLearner
 from cosen.data.named import load_named
 from cosen.data.splits import FoldSplit
 from cosen.errors import DataError, InputError, RunError
@@ -53,13 +53,25 @@ def test_a_run_leaves_all_that_comes_after_needs(quick_train):
     assert classifier(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
 
 
-@pytest.mark.parametrize("method", ["cosen", "cosen-hinge", "cosen-mse"])
+@pytest.mark.parametrize("method", ["cosen-paper", "cosen-hinge", "cosen-mse"])
 def test_costs_are_learned_in_each_loss(quick_train, method):
     options = {"separability_std": 1.0, "acceptance": "revert"}
     run = quick_train(method=method, options=options, epochs=4)
     steps = run.cost_steps()
     assert not torch.equal(steps[-1]["costs"], torch.ones(10, 10))
     assert "separability" in steps[0]
+
+
+def test_the_strengths_of_the_default_are_kept(quick_train):
+    run = quick_train(epochs=4)
+    with safe_open(run.path / "costs" / "0004.safetensors", "pt") as kept:
+        facts = kept.metadata()
+    assert 0 <= float(facts["frequency"]) <= 3
+    learner = AdaptiveCosts([1] * 10)
+    learner.load_state_dict(run.checkpoint()["loss"])
+    assert learner.steps == 4
+    assert learner.margin == float(facts["margin"]) > 0
+    assert torch.equal(learner.costs, run.cost_steps()[-1]["costs"])
 
 
 @pytest.mark.parametrize(
@@ -121,7 +133,7 @@ def test_the_watcher_sees_batches_and_epochs(quick_train):
 
 
 def test_going_on_after_an_exception_is_as_if_nothing_happened(quick_train):
-    settings = {"epochs": 4, "ema": 0.9, "augment": ("flip",), "options": {"acceptance": "revert"}}
+    settings = {"epochs": 4, "ema": 0.9, "augment": ("flip",)}
     whole = quick_train("whole", **settings)
 
     class Stop(Exception):
@@ -346,7 +358,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
 
 
 def test_resuming_keeps_the_learners_state(quick_train):
-    run = quick_train(epochs=2, options={"separability_std": 1.0})
+    run = quick_train(epochs=2, method="cosen-paper", options={"separability_std": 1.0})
     state = run.checkpoint()
     learner = CostLearner([1] * 10, separability_std=1.0)
     learner.load_state_dict(state["loss"])
@@ -447,7 +459,8 @@ def write_costs(path, value):
 
 def test_an_experts_costs_are_blended_from_a_file(quick_train, tmp_path):
     expert = write_costs(tmp_path / "costs.csv", 2)
-    run = quick_train(epochs=1, options={"expert": expert, "expert_weight": 1.0, "cost_lr": 1.0})
+    options = {"expert": expert, "expert_weight": 1.0, "cost_lr": 1.0}
+    run = quick_train(epochs=1, method="cosen-paper", options=options)
     torch.testing.assert_close(run.cost_steps()[0]["costs"], torch.ones(10, 10))
 
 

@@ -25,6 +25,7 @@ SETTINGS = [
     "--augment=crop",
     "--device=cpu",
     "--set=ema=0.9",
+    "--method=cosen-paper",
     "--set=options.separability_std=1",
     "--set=options.acceptance=revert",
 ]

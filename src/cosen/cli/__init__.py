@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import cosen
-from cosen.cli import compare, data, figures, networks, report, train, tune, use
+from cosen.cli import compare, data, figures, networks, report, reproduce, train, tune, use
 
 app = typer.Typer(
     name="cosen",
@@ -20,6 +20,7 @@ app.command()(compare.compare)
 app.command()(compare.methods)
 app.command()(report.report)
 app.add_typer(figures.figures_app)
+app.add_typer(reproduce.reproduce_app)
 app.command()(tune.tune)
 app.command()(use.evaluate)
 app.command()(use.predict)

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 VALIDATION = 0.2
 """More than a single run holds out: the choice between methods rests on it too."""
 
-OBJECTIVE = "balanced"
-"""Who compares methods for rare classes cares for each class."""
-
 
 def methods(json_: Json = False) -> None:
     """List the methods, what they do, and what a comparison includes by default."""
@@ -134,12 +131,12 @@ def compare(
     given = {name: value for name, value in given.items() if value is not None}
     names = DEFAULT_METHODS if methods is None else _names(methods)
     shared, options = _sorted_out([setting(text) for text in set_ or []])
-    base = {"validation": VALIDATION, "objective": OBJECTIVE}
+    base = {"validation": VALIDATION}
     settings = make_config(base | (read_config(config) if config else {}))
     settings = make_config(given | shared, base=settings)
     folder = out or Path("studies") / Path(settings.data.replace(":", "-")).resolve().stem
     try:
-        with _watched(quiet=json_) as watcher:
+        with watched_grid(quiet=json_) as watcher:
             comparison = run_comparison(
                 settings,
                 folder,
@@ -219,7 +216,7 @@ def _report(comparison: "Comparison", *, json_: bool) -> None:
 
 
 @contextmanager
-def _watched(*, quiet: bool) -> Iterator["GridWatcher"]:
+def watched_grid(*, quiet: bool) -> Iterator["GridWatcher"]:
     """A bar over the whole grid on a terminal, a line for each run elsewhere."""
     from rich.console import Console
 

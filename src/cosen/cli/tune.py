@@ -1,4 +1,4 @@
-"""The command that tunes: cross-validates the numbers of the cost learning."""
+"""The command that tunes: cross-validates the numbers of the paper's algorithm."""
 
 import json
 import sys
@@ -38,10 +38,10 @@ def tune(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Find the numbers of the cost learning that suit the data, by cross-validation.
+    """Find the numbers of the paper's algorithm that suit the data, by cross-validation.
 
-    The test images take no part. Run again, it goes on where it stopped; use what it found with
-    cosen train DATA --config OUT/tuned.toml.
+    It is the method cosen-paper that is tuned. The test images take no part. Run again, it goes on
+    where it stopped; use what it found with cosen train DATA --config OUT/tuned.toml.
 
     Examples:
 

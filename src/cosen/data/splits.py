@@ -47,10 +47,16 @@ class CountSplit:
 
 @dataclass(frozen=True)
 class FoldSplit:
-    """One of several equal folds for testing, the others for training."""
+    """One of several equal folds for testing, the others for training.
+
+    Attributes:
+        folds: How many there are.
+        fold: Which of them, from 0; None takes them in turn by the seed: seeds 0, 1 and 2 test on
+            each of three folds of one division, seeds 3, 4 and 5 on those of the next.
+    """
 
     folds: int
-    fold: int = 0
+    fold: int | None = 0
 
 
 Split = OfficialSplit | FractionSplit | CountSplit | FoldSplit
@@ -118,10 +124,12 @@ def split_off_test(
         case CountSplit(train_count, test_count):
             return _counted(data, train_count, test_count, seed=seed)
         case FoldSplit(folds, fold):
-            if folds < 2 or not 0 <= fold < folds:
+            if folds < 2 or not 0 <= (fold or 0) < folds:
                 raise InputError(
                     f"folds must be at least 2 and fold in 0..folds-1, but they are {folds}, {fold}"
                 )
+            if fold is None:
+                seed, fold = divmod(seed, folds)  # the division is that of folds seeds together
             chosen = fold_of_each(data, folds=folds, seed=seed) == fold
             return data.take(~chosen), data.take(chosen)
 

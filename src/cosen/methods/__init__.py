@@ -16,7 +16,7 @@ from cosen.methods.crt import ClassifierRetraining
 from cosen.methods.fixed_costs import FixedCosts, FixedErrors, FixedFrequencies, FixedSeparability
 from cosen.methods.focal import Focal
 from cosen.methods.ldam_drw import LDAMDRW
-from cosen.methods.learned_costs import Cosen, CosenHinge, CosenMSE
+from cosen.methods.learned_costs import Cosen, CosenHinge, CosenMSE, CosenPaper
 from cosen.methods.logit_adjustment import LogitAdjustment
 from cosen.methods.method import (
     AdjustingMethod,
@@ -52,6 +52,7 @@ METHODS: dict[str, type[Method]] = {
     for method in (
         Baseline,
         Cosen,
+        CosenPaper,
         CosenHinge,
         CosenMSE,
         FixedFrequencies,

@@ -1,12 +1,14 @@
-"""Learned costs (Khan et al.): the paper's method, in each of its three losses."""
+"""Learned costs: today's default, and the paper's (Khan et al.) in each of its three losses."""
 
+import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
-from cosen.costs import CostLearner, LossName
+from cosen.costs import AdaptiveCosts, CostLearner, LossName
 from cosen.errors import InputError
 from cosen.methods.cost_table import read_misclassification_costs
 from cosen.methods.method import NetworkMethod, Setting
@@ -15,25 +17,60 @@ TAKEN = ("reduction", "objective", "loss")
 """What is not for the user to set here: training decides it."""
 
 
+OWN, PAPERS = (inspect.signature(kind).parameters for kind in (AdaptiveCosts, CostLearner))
+"""What each way of learning can be told."""
+
+
 class Cosen(NetworkMethod):
-    """Costs learned from class frequencies, separability and validation errors.
+    """Costs from class frequencies, whose few strengths are learned from validation errors.
 
     Args:
-        options: Those of :class:`~cosen.CostLearner`; ``expert`` may be a CSV.
+        options: Those of :class:`~cosen.AdaptiveCosts`.
     """
 
     name = "cosen"
-    description = "learned costs, in cross-entropy"
-    loss: ClassVar[LossName] = "cross_entropy"
-    defaults: ClassVar[dict[str, Any]] = {}
+    description = "learned costs, in cross-entropy: the default"
 
     def __init__(self, **options: Any) -> None:
-        for name in TAKEN:
-            if name in options:
+        _check_not_taken(self.name, options)
+        for name in options:
+            if name not in OWN and name in PAPERS:
                 raise InputError(
-                    f"{name} is not an option of method {self.name}: "
-                    + ("use cosen, cosen-hinge or cosen-mse" if name == "loss" else "leave it out")
+                    f"{name} is an option of the paper's algorithm: use --method cosen-paper"
                 )
+        self.options = options
+        AdaptiveCosts([1, 1], **options)  # refuses unknown options and bad values now
+
+    def make_loss(self, setting: Setting) -> nn.Module:
+        counts = torch.from_numpy(setting.class_counts)
+        return AdaptiveCosts(counts, objective=setting.objective, **self.options)
+
+
+class CosenPaper(NetworkMethod):
+    """The paper's algorithm: costs from class frequencies, separability and validation errors.
+
+    Args:
+        trials: How many candidates for the options that are not given, μ and σ among them, are
+            cross-validated on the training images before training; 0 takes the defaults.
+        folds: Parts of the training images for that, each held out once.
+        options: Those of :class:`~cosen.CostLearner`; ``expert`` may be a CSV.
+    """
+
+    name = "cosen-paper"
+    description = "learned costs as the paper has them, in cross-entropy"
+    loss: ClassVar[LossName] = "cross_entropy"
+    defaults: ClassVar[dict[str, Any]] = {}
+    trials: int = 0
+    folds: int = 3
+
+    def __init__(self, *, trials: int = 0, folds: int = 3, **options: Any) -> None:
+        if (trials, folds) != (0, 3) and self.name != CosenPaper.name:
+            raise InputError(f"only {CosenPaper.name} has trials and folds: leave them out")
+        for name, value, least in (("trials", trials, 0), ("folds", folds, 2)):
+            if value < least:
+                raise InputError(f"{name} must be at least {least}, but is {value}")
+        self.trials, self.folds = trials, folds
+        _check_not_taken(self.name, options)
         self.options = self.defaults | options
         plain = {name: value for name, value in self.options.items() if name != "expert"}
         CostLearner([1, 1], **plain)  # refuses unknown options and bad values now
@@ -51,24 +88,33 @@ class Cosen(NetworkMethod):
         return CostLearner(counts, loss=self.loss, objective=setting.objective, **options)
 
 
-GENTLE = {"relative_to": "largest", "floor": 0.3}
+GENTLE = {"relative_to": "largest", "floor": 0.3, "cost_lr": 0.3}
 """Where costs multiply the outputs, they multiply the gradients too: costs of a hundredth, which
 cross-entropy turns into margins, would stop a rare class from being learned at all."""
 
 
-class CosenHinge(Cosen):
+class CosenHinge(CosenPaper):
     """The same in the hinge loss, with costs between 0.3 and 1."""
 
     name = "cosen-hinge"
-    description = "learned costs, in the SVM hinge loss"
+    description = "learned costs as the paper has them, in the SVM hinge loss"
     loss = "hinge"
     defaults = GENTLE
 
 
-class CosenMSE(Cosen):
+class CosenMSE(CosenPaper):
     """The same in the mean square error, with costs between 0.3 and 1."""
 
     name = "cosen-mse"
-    description = "learned costs, in the mean square error"
+    description = "learned costs as the paper has them, in the mean square error"
     loss = "mse"
     defaults = GENTLE
+
+
+def _check_not_taken(method: str, options: Mapping[str, Any]) -> None:
+    for name in TAKEN:
+        if name in options:
+            raise InputError(
+                f"{name} is not an option of method {method}: "
+                + ("use cosen-hinge or cosen-mse" if name == "loss" else "leave it out")
+            )

@@ -88,7 +88,7 @@ class NetworkMethod(Method):
     retrains_output: ClassVar[bool] = False
 
     def make_loss(self, setting: Setting) -> nn.Module:
-        """The loss, called with logits and a target; a :class:`~cosen.CostLearner` learns."""
+        """The loss, called with logits and a target; a :class:`~cosen.AdaptiveCosts` learns."""
         return nn.CrossEntropyLoss()
 
     def begin_epoch(self, loss: nn.Module, setting: Setting, progress: float) -> None:

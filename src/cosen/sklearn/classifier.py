@@ -15,7 +15,15 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from cosen import functional as F
-from cosen.costs import LOSSES, Acceptance, CostLearner, LossName, Objective
+from cosen.costs import (
+    LOSSES,
+    Acceptance,
+    AdaptiveCosts,
+    CostLearner,
+    LearnedCosts,
+    LossName,
+    Objective,
+)
 from cosen.errors import InputError
 from cosen.functional.checks import check_not_negative, check_positive
 from cosen.networks.checks import check_counts
@@ -27,7 +35,8 @@ from cosen.sklearn.global_state import draw_seed, few_threads, seeded
 from cosen.sklearn.inputs import Array, channels_last, check_finite, encode_labels, hold_out
 from cosen.sklearn.steps import batch_loss, epoch_loss, evaluate
 
-COSTS = ("learned", "H")
+COSTS = ("adaptive", "learned", "H")
+LEARNED = COSTS[:2]
 NETWORKS = ("auto", "head", "small-cnn")
 
 
@@ -40,10 +49,12 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     falling to zero along a cosine. Costs matter in training only.
 
     Args:
-        costs: ``"learned"`` by :class:`~cosen.CostLearner` on samples held out of the training
-            set; ``"H"`` for fixed costs from the class frequencies; None for plain training; a
-            matrix ξ, shape ``(C, C)``, in (0, 1], in the order of ``classes_``, row = true class;
-            or ``{class: weight}``, which multiplies the loss of a class (1 where not given).
+        costs: ``"adaptive"``, learned by :class:`~cosen.AdaptiveCosts` on samples held out of the
+            training set; ``"learned"`` as the paper does, by :class:`~cosen.CostLearner`, which is
+            also what ``"adaptive"`` is in the other losses; ``"H"`` for fixed costs from the class
+            frequencies; None for plain training; a matrix ξ, shape ``(C, C)``, in (0, 1], in the
+            order of ``classes_``, row = true class; or ``{class: weight}``, which multiplies the
+            loss of a class (1 where not given).
         loss: ``"cross_entropy"``, ``"hinge"`` or ``"mse"``.
         network: ``"auto"`` by the shape of X, ``"head"`` (images are flattened), ``"small-cnn"``.
         hidden: Units of the hidden layer; the small CNN has its own widths.
@@ -54,10 +65,10 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation_fraction: The share of each class that learned costs are judged on: at least two
             samples of a class of four or more, one of three, none of a smaller one. Where that
             leaves none at all, they are judged on the training set.
-        objective: What learned costs are judged by: ``"overall"``, ``"balanced"``, or an expert's
-            misclassification costs, shape ``(C, C)``.
+        objective: What learned costs are judged by: ``"balanced"`` (each class counts the same),
+            ``"overall"``, or an expert's misclassification costs, shape ``(C, C)``.
         cost_lr: This and the next five are options of :class:`~cosen.CostLearner`, with its
-            defaults: γ_ξ.
+            defaults, and matter with ``"learned"``: γ_ξ.
         acceptance: ``"shrink"``, ``"revert"`` or ``"always"``.
         confusion_mean: μ₂.
         confusion_std: σ₂; infinite leaves the errors out.
@@ -92,7 +103,7 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        costs: str | ArrayLike | Mapping[Any, float] | None = "learned",
+        costs: str | ArrayLike | Mapping[Any, float] | None = "adaptive",
         *,
         loss: LossName = "cross_entropy",
         network: Literal["auto", "head", "small-cnn"] = "auto",
@@ -102,8 +113,8 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: float = 0.01,
         weight_decay: float = 0.01,
         validation_fraction: float = 0.1,
-        objective: Literal["overall", "balanced"] | ArrayLike = "overall",
-        cost_lr: float = 0.3,
+        objective: Literal["overall", "balanced"] | ArrayLike = "balanced",
+        cost_lr: float = 1.0,
         acceptance: Acceptance = "shrink",
         confusion_mean: float = 1.0,
         confusion_std: float = 0.5,
@@ -238,14 +249,16 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _split(self, places: Array, order: torch.Generator) -> tuple[Tensor, Tensor]:
         """Rows to train on and rows to judge learned costs on."""
         rows = torch.arange(len(places))
-        if not self._costs_are("learned"):
+        if not self._are_learned():
             return rows, rows[:0]
         held_out = hold_out(places, share=self.validation_fraction, order=order)
         return rows[~held_out], rows[held_out] if held_out.any() else rows
 
-    def _make_learner(self, counts: Tensor) -> CostLearner | None:
-        if not self._costs_are("learned"):
+    def _make_learner(self, counts: Tensor) -> LearnedCosts | None:
+        if not self._are_learned():
             return None
+        if self._costs_are("adaptive") and self.loss == "cross_entropy":
+            return AdaptiveCosts(counts, objective=self._objective()).to(self.device)
         return CostLearner(
             counts,
             loss=self.loss,
@@ -264,6 +277,9 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.costs is None or isinstance(self.costs, Mapping):
             return torch.ones(len(counts), len(counts))
         return cost_matrix(self.costs, self.classes_.tolist())
+
+    def _are_learned(self) -> bool:
+        return any(map(self._costs_are, LEARNED))
 
     def _costs_are(self, name: str) -> bool:
         return isinstance(self.costs, str) and self.costs == name

@@ -26,13 +26,15 @@ class TrainConfig:
         skip_broken: Leave out images that do not decode.
         split: ``auto`` (official, with a fifth of the training part where there is no test
             part; else ``fraction:0.8``), ``official``, ``fraction:0.6``,
-            ``count:30``, ``count:30/50`` (training / most testing) or ``fold:1/3``.
+            ``count:30``, ``count:30/50`` (training / most testing), ``fold:1/3``, or
+            ``fold:seed/3``, where seeds walk through the folds.
         imbalance: What to leave of the training set, such as ``odd:0.1``.
         validation: The share of the training set held out for validation.
         seed: Fixes the split, the weights and the order.
         method: How to train.
         options: Options of the method, such as ``cost_lr``.
-        objective: What validation measures: ``overall`` or ``balanced``.
+        objective: What validation measures: ``balanced``, where each class counts the same, or
+            ``overall``, where each image does.
         expert: A CSV of misclassification costs that validation measures instead.
         network: ``auto``, or a network's name.
         network_options: Options of the network, such as the paper's ``reading``.
@@ -66,7 +68,7 @@ class TrainConfig:
     seed: int = 0
     method: str = "cosen"
     options: dict[str, Any] = field(default_factory=dict)
-    objective: Literal["overall", "balanced"] = "overall"
+    objective: Literal["overall", "balanced"] = "balanced"
     expert: str | None = None
     network: str = "auto"
     network_options: dict[str, Any] = field(default_factory=dict)

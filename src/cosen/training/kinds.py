@@ -179,8 +179,9 @@ class Execution:
         return run_network(self.fabric, network, self.task, part, batch_size=self.config.batch_size)
 
     def _seconds_before(self) -> float:
-        """What the baseline took, where the method starts from it."""
-        return 0.0 if self.baseline is None else self.baseline.seconds or 0.0
+        """What the baseline took, where the method starts from it, or choosing its options."""
+        tuning: float = self.run.about().get("tuned", {}).get("seconds", 0.0)
+        return tuning + (0.0 if self.baseline is None else self.baseline.seconds or 0.0)
 
     def _baseline_classifier(self) -> ImageClassifier:
         assert self.baseline is not None  # needs_baseline has seen to it

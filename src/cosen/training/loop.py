@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from cosen import functional as F
-from cosen.costs import CostLearner, CostStep, validation_error
+from cosen.costs import CostStep, LearnedCosts, validation_error, validation_noise
 from cosen.data.augmentation import Augmentation
 from cosen.data.batches import Batch, Share
 from cosen.errors import InputError, RunError
@@ -191,7 +191,7 @@ class Training:
 
     def _step_costs(self, outputs: Outputs) -> CostStep | None:
         """The outer step of Algorithm 1; the same in every process, which all have all outputs."""
-        if not isinstance(self.loss, CostLearner):
+        if not isinstance(self.loss, LearnedCosts):
             return None
         return self.loss.step(outputs.logits, outputs.target, outputs.features)
 
@@ -205,7 +205,8 @@ class Training:
     ) -> EpochRecord:
         confusion = outputs.confusion()
         val_error = validation_error(confusion, self.task.objective)
-        best = val_error <= self.best_error  # of equals the later, which was trained for longer
+        # of epochs that cannot be told apart the later, which was trained for longer
+        best = val_error <= self.best_error + validation_noise(confusion, self.task.objective)
         if val_error < self.best_error:
             self.best_error, self.last_best = val_error, len(self.history) + 1
         rare = rare_classes(self.task.facts.class_counts)

@@ -32,6 +32,7 @@ from cosen.training.kinds import Execution, check_baseline, make_setting, needs_
 from cosen.training.loop import Watcher
 from cosen.training.run_folder import EpochRecord, RunFolder
 from cosen.training.task import Task, make_task, resolve_device
+from cosen.training.tuned import check_trials, with_tuned_costs
 
 VERSIONED = ("torch", "numpy", "pillow", "lightning-fabric", "kornia", "scikit-learn")
 
@@ -84,6 +85,9 @@ def train(
         fabric.launch()
         try:
             wish = _Wish(network, baseline, watcher or Watcher(), progress)
+            config, method = with_tuned_costs(
+                config, method, run, wish.watcher, own_network=network is not None
+            )
             _train(config, method, run, fabric, wish)
         except Exception as error:
             if _is_first_process() and not run.has_checkpoint:
@@ -105,8 +109,7 @@ def check_config(config: TrainConfig, *, method: Method | None = None) -> None:
     if config.network != "auto":
         find_network(config.network)
     check_names(config.augment)
-    if method is None:
-        make_method(config.method, config.options)
+    check_trials(config, method or make_method(config.method, config.options))
 
 
 def saved_config(run: RunFolder) -> TrainConfig:

@@ -171,6 +171,7 @@ class RunFolder:
             "best_error": repr(step.best_error),
             "accepted": str(step.accepted),
             "cost_lr": repr(step.cost_lr),
+            **{name: repr(value) for name, value in step.strengths.items()},
         }
         plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         write_with(

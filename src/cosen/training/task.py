@@ -239,7 +239,7 @@ def make_task(
             progress=progress,
         )
         backbone.to("cpu")
-        options = {"in_features": features.shape[1], **config.network_options}
+        options = {"in_features": features.shape[1], "normalise": True, **config.network_options}
     facts = ModelFacts(
         network=name,
         options=options,
@@ -267,7 +267,8 @@ def make_task(
 def parse_split(text: str, data: LabelledImages) -> Split:
     """The kind of split that a text such as ``fraction:0.6`` or ``fold:1/3`` asks for.
 
-    Folds are counted from 1.
+    Folds are counted from 1. ``fold:seed/3`` takes them in turn by the seed of the run, so that
+    three seeds are one whole cross-validation.
     """
     kind, _, value = text.partition(":")
     try:
@@ -285,12 +286,12 @@ def parse_split(text: str, data: LabelledImages) -> Split:
                 return CountSplit(int(train), int(test) if test else None)
             case "fold":
                 fold, _, folds = value.partition("/")
-                return FoldSplit(int(folds), int(fold) - 1)
+                return FoldSplit(int(folds), None if fold == "seed" else int(fold) - 1)
     except ValueError:
         pass
     raise InputError(
-        f"split {text!r} is not known: write auto, official, fraction:0.6, count:30, count:30/50 "
-        "or fold:1/3"
+        f"split {text!r} is not known: write auto, official, fraction:0.6, count:30, count:30/50, "
+        "fold:1/3 or fold:seed/3"
     )
 
 

@@ -31,5 +31,5 @@ def test_words():
 def test_costs_that_harm_are_said_to(tmp_path, config, made_up_errors):
     made_up_errors(lambda costs, fold: 0.1 + 0.01 * fold + 0.3 * (costs["cost_lr"] > 0))
     said = tune(config, tmp_path, trials=2, folds=3).sentence()
-    assert "Chose the defaults" in said
+    assert "Chose the defaults of cosen-paper (" in said
     assert "better beyond noise: consider --method baseline" in said

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -28,9 +29,10 @@ def test_the_settings_are_what_train_takes(tmp_path, config, made_up_errors, cle
     made_up_errors(error)
     tuned = tune(config, tmp_path, trials=12, folds=3)
     written = make_config(read_config(tmp_path / "tuned.toml"))
+    assert written.method == "cosen-paper"
     assert written.options == tuned.chosen.costs
     assert math.inf in written.options.values()
-    assert make_method("cosen", written.options).options == tuned.chosen.costs
+    assert make_method(written.method, written.options).options == tuned.chosen.costs
     assert tuned.best.costs["confusion_std"] == math.inf
     assert (tuned.chosen == tuned.best) == clear
     assert ("is within noise" in tuned.sentence()) != clear
@@ -60,7 +62,7 @@ def test_an_expert_decides(tmp_path, config):
     by_expert = tune(
         make_config({"expert": str(expert)}, base=config), tmp_path / "a", trials=1, folds=2
     )
-    overall = tune(config, tmp_path / "b", trials=1, folds=2)
+    overall = tune(replace(config, objective="overall"), tmp_path / "b", trials=1, folds=2)
     assert by_expert.chosen.errors == pytest.approx(overall.chosen.errors)  # 0-1 costs
     assert make_config(read_config(by_expert.path)).expert == str(expert)
 
@@ -72,7 +74,9 @@ def test_an_expert_decides(tmp_path, config):
         ({}, {"trials": 0}, "trials must be at least 1, but is 0"),
         ({"options.acceptance": "sometimes"}, {}, "acceptance must be one of shrink, revert"),
         ({"options.no_such": 1}, {}, "does not take the options no_such=1"),
-        ({"method": "baseline"}, {}, "tune is for the method cosen"),
+        ({"method": "smote"}, {}, "tune is for the method cosen-paper, but the method is smote"),
+        ({"method": "cosen-hinge"}, {}, "but the method is cosen-hinge: leave that setting out"),
+        ({"options.trials": 5}, {}, "options.trials is for cosen train: give --trials instead"),
         ({"options": dict.fromkeys(SEARCHED, 0.5) | {"acceptance": "always"}}, {}, "nothing"),
     ],
 )
@@ -106,7 +110,7 @@ def test_the_command(tmp_path, monkeypatch):
     result = CliRunner().invoke(app, command, catch_exceptions=False)
     assert result.exit_code == 0
     said, use = result.stdout.splitlines()
-    assert said.startswith("Chose the defaults (cost_lr 0.3")
+    assert said.startswith("Chose the defaults of cosen-paper (cost_lr 1")
     assert use == (
         "Use it with: cosen train digits --split fraction:0.4 --imbalance odd:0.2 "
         "--config runs/digits-tune-0/tuned.toml"

@@ -1,14 +1,16 @@
-"""How good options of CostLearner are: the error of a head on what a fold holds out."""
+"""How good options of cosen-paper are: the error of a head on what a fold holds out."""
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from cosen import functional as F
-from cosen.costs import CostLearner, Objective, validation_error
+from cosen.costs import CostLearner, validation_error, validation_noise
 from cosen.data.batches import FeatureBatches
+from cosen.methods import Setting
+from cosen.methods.learned_costs import CosenPaper
 from cosen.networks.head import Head
 from cosen.training.config import TrainConfig
 from cosen.training.schedule import make_optimizer
@@ -19,7 +21,7 @@ from cosen.training.tuning.options import CostOptions
 
 
 def held_out_error(
-    config: TrainConfig, fold: Fold[Samples], costs: CostOptions, *, objective: Objective
+    config: TrainConfig, fold: Fold[Samples], costs: CostOptions, *, setting: Setting
 ) -> float:
     """Train a head as a run would, and judge the epoch that validation likes best.
 
@@ -29,9 +31,11 @@ def held_out_error(
     device = train.features.device
     # every class is in the training part, so the largest label is the last class
     counts = torch.bincount(train.target).cpu()
-    loss = CostLearner(counts, objective=objective, **costs).to(device)
+    own = replace(setting, class_counts=counts.numpy())
+    loss = CosenPaper(**costs).make_loss(own).to(device)
+    assert isinstance(loss, CostLearner)
     with seeded(config.seed):
-        network = Head(train.features.shape[1], len(counts)).to(device)
+        network = Head(train.features.shape[1], len(counts), normalise=True).to(device)
     optimizer = make_optimizer(config, network.parameters())
     batches = FeatureBatches(
         train.features,
@@ -47,11 +51,12 @@ def held_out_error(
         with torch.no_grad():
             output = network(val.features)
             step = loss.step(output.logits, val.target, output.features)
-            if step.val_error <= least:  # of equals the later, as in a run
-                least = step.val_error
+            seen = F.confusion_matrix(val.target, output.logits.argmax(1), num_classes=len(counts))
+            if step.val_error <= least + validation_noise(seen, setting.objective):  # as in a run
+                least = min(least, step.val_error)
                 predicted = network(held_out.features).logits.argmax(1)
                 confusion = F.confusion_matrix(held_out.target, predicted, num_classes=len(counts))
-                error = validation_error(confusion, objective)
+                error = validation_error(confusion, setting.objective)
     return error
 
 
@@ -61,8 +66,8 @@ class Judge:
 
     config: TrainConfig
     folds: list[Fold[Samples]]
-    objective: Objective
+    setting: Setting
 
     def errors(self, costs: CostOptions) -> Iterator[float]:
         for fold in self.folds:
-            yield held_out_error(self.config, fold, costs, objective=self.objective)
+            yield held_out_error(self.config, fold, costs, setting=self.setting)

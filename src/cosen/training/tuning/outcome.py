@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from cosen.methods.learned_costs import CosenPaper
 from cosen.training.tuning.options import CostOptions, describe
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Options of CostLearner, and the error on each held-out fold."""
+    """Options of cosen-paper, and the error on each held-out fold."""
 
     costs: CostOptions
     errors: tuple[float, ...]
@@ -99,23 +100,24 @@ class Tuned:
         """What was chosen, and why."""
         gain = compare(self.best, self.defaults, samples=self.samples)
         folds = f"{len(self.chosen.errors)} folds"
+        defaults = f"the defaults of {CosenPaper.name} ({describe(self.defaults.costs)})"
         trials = f"{self.finished} trials" if self.finished > 1 else "1 trial"
         if self.best.costs == self.defaults.costs:
             said = (
-                f"Chose the defaults ({describe(self.chosen.costs)}): none of {trials} has a lower "
-                f"cross-validated error than their {self.chosen} over {folds}"
+                f"Chose {defaults}: none of {trials} has a lower cross-validated error than their "
+                f"{self.chosen} over {folds}"
             )
         elif not gain.beyond_noise:
             said = (
-                f"Chose the defaults ({describe(self.chosen.costs)}): the best of {trials} "
+                f"Chose {defaults}: the best of {trials} "
                 f"({describe(self.best.costs)}) has a cross-validated error of {self.best} against "
                 f"their {self.defaults}, and {gain} over the same {folds} is within noise"
             )
         else:
             said = (
-                f"Chose {describe(self.chosen.costs)}: the best of {trials}, its cross-validated "
-                f"error is {self.best} against {self.defaults} with the defaults, and {gain} over "
-                f"the same {folds} is more than noise"
+                f"Chose {describe(self.chosen.costs)} for {CosenPaper.name}: the best of {trials}, "
+                f"its cross-validated error is {self.best} against {self.defaults} with the "
+                f"defaults, and {gain} over the same {folds} is more than noise"
             )
         return f"{said}; no costs give {self.no_costs}, {self._against_no_costs()}."
 
@@ -145,8 +147,8 @@ class Tuned:
 
 
 def as_toml(tuned: Tuned, *, objective: str, expert: str | None) -> str:
-    """Settings for ``cosen train --config``: the costs, and the objective they were chosen for."""
-    lines = [f"# {tuned.sentence()}", "", 'method = "cosen"']
+    """Settings for ``cosen train --config``: method, costs, and the objective they are for."""
+    lines = [f"# {tuned.sentence()}", "", f"method = {_toml(CosenPaper.name)}"]
     lines.append(f"objective = {_toml(objective)}")
     if expert:
         lines.append(f"expert = {_toml(str(Path(expert).absolute()))}")

@@ -1,18 +1,18 @@
-"""Learning the costs: the outer step of the paper's Algorithm 1, usable in any training loop.
+"""The paper's way to learn costs: the outer step of Algorithm 1, usable in any training loop.
 
 Make ``learner = CostLearner(class_counts)``, use ``learner(logits, target)`` as the loss, and call
 ``learner.step(val_logits, val_target, val_features)`` once an epoch.
 """
 
-import logging
 import math
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from cosen import functional as F
+from cosen.costs.learning import CostStep, LearnedCosts
+from cosen.costs.objective import Objective, validation_error, validation_rates
 from cosen.errors import InputError
 from cosen.functional.checks import check_costs, check_misclassification_costs
 from cosen.functional.costs import FLOOR, RelativeTo
@@ -25,70 +25,14 @@ from cosen.losses import (
 
 Acceptance = Literal["shrink", "revert", "always"]
 LossName = Literal["cross_entropy", "hinge", "mse"]
-Objective = Literal["overall", "balanced"] | Tensor
-"""What the validation error measures; a tensor is an expert's misclassification costs ξ′."""
-
 LOSSES = {
     "cross_entropy": CostSensitiveCrossEntropy,
     "hinge": CostSensitiveHinge,
     "mse": CostSensitiveMSE,
 }
 
-_log = logging.getLogger("cosen")
 
-
-def validation_error(confusion: Tensor, objective: Objective = "overall") -> float:
-    """E_val of a confusion matrix of counts, between 0 (perfect) and 1.
-
-    Args:
-        confusion: Counts, row = true class, shape ``(C, C)``.
-        objective: ``"overall"`` is the share of samples that are wrong, ``"balanced"`` the mean
-            over classes of that share, a matrix ξ′ the mean cost over the largest cost.
-
-    Example:
-        >>> validation_error(torch.tensor([[9, 1], [1, 1]]), "balanced")
-        0.3...
-    """
-    if isinstance(objective, Tensor):
-        costs = objective.to(confusion.device, torch.float64)
-        return float((confusion * costs).sum() / confusion.sum() / costs.max())
-    if objective == "overall":
-        return 1 - float(F.overall_accuracy(confusion.double()))
-    if objective == "balanced":
-        return 1 - float(F.mean_recall(confusion.double()))
-    raise InputError(
-        f"objective must be 'overall', 'balanced' or a matrix of costs, but is {objective!r}"
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class CostStep:
-    """One step of the costs, and all that led to it.
-
-    Attributes:
-        number: Counted from 1.
-        val_error: E_val of the network as it came out of the epoch before.
-        best_error: The least E_val so far.
-        accepted: Whether the error did not rise above the least so far; the first step always is.
-        cost_lr: γ_ξ that the step was taken with.
-        costs: ξ after the step, shape ``(C, C)``.
-        target_costs: T.
-        confusion: R, row rates on the validation split.
-        separability: S, or None where its factor is switched off.
-    """
-
-    number: int
-    val_error: float
-    best_error: float
-    accepted: bool
-    cost_lr: float
-    costs: Tensor
-    target_costs: Tensor
-    confusion: Tensor
-    separability: Tensor | None
-
-
-class CostLearner(torch.nn.Module):
+class CostLearner(LearnedCosts):
     """A cost-sensitive loss whose costs are learned from frequencies, separability and errors.
 
     After each epoch :meth:`step` compares the validation error with the least so far, works out
@@ -119,8 +63,8 @@ class CostLearner(torch.nn.Module):
         >>> learner = CostLearner([90, 10])
         >>> step = learner.step(torch.tensor([[2.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1]))
         >>> step.val_error, learner.costs
-        (0.5, tensor([[0.9700, 0.7365],
-                      [0.9700, 0.7041]]))
+        (0.5, tensor([[0.9000, 0.1218],
+                      [0.9000, 0.0135]]))
     """
 
     frequency_matrix: Tensor
@@ -133,7 +77,7 @@ class CostLearner(torch.nn.Module):
         class_counts: Numbers,
         *,
         loss: LossName = "cross_entropy",
-        cost_lr: float = 0.3,
+        cost_lr: float = 1.0,
         acceptance: Acceptance = "shrink",
         shrink: float = 0.01,
         objective: Objective = "overall",
@@ -148,7 +92,6 @@ class CostLearner(torch.nn.Module):
         expert_weight: float = 0.5,
         label_smoothing: float = 0.0,
     ) -> None:
-        super().__init__()
         _check_choice("loss", loss, LOSSES)
         _check_choice("acceptance", acceptance, get_args(Acceptance))
         for name, value, low, high in (
@@ -163,7 +106,7 @@ class CostLearner(torch.nn.Module):
         frequencies = F.class_frequencies(torch.as_tensor(class_counts), relative_to=relative_to)
         classes = len(frequencies)
         ones = torch.ones(classes, classes)
-        self.criterion = LOSSES[loss](ones, label_smoothing=label_smoothing)
+        super().__init__(LOSSES[loss](ones, label_smoothing=label_smoothing))
         self.register_buffer("frequency_matrix", F.frequency_matrix(frequencies))
         self.register_buffer("previous_costs", ones.clone())
         self.register_buffer("separability", ones.clone())
@@ -181,24 +124,12 @@ class CostLearner(torch.nn.Module):
         self.expert_weight = expert_weight
         self.cost_lr = cost_lr
         self.best_error = math.inf
-        self.steps = 0
-        self._said: set[str] = set()
         self._target_costs(ones / classes)  # refuses bad means and deviations now
-
-    @property
-    def costs(self) -> Tensor:
-        """ξ, shape ``(C, C)``."""
-        return self.criterion.costs
 
     @property
     def needs_features(self) -> bool:
         """Whether S takes part, so that :meth:`step` needs features."""
         return math.isfinite(self.separability_std)
-
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """The cost-sensitive loss with the present costs."""
-        loss: Tensor = self.criterion(logits, target)
-        return loss
 
     @torch.no_grad()
     def step(self, logits: Tensor, target: Tensor, features: Tensor | None = None) -> CostStep:
@@ -266,17 +197,6 @@ class CostLearner(torch.nn.Module):
         blended = torch.lerp(goal.log(), self.expert_costs.log(), self.expert_weight).exp()
         return F.project_costs(blended, floor=self.floor)
 
-    def _say_which_classes_lack(self, counts: Tensor, *, least: int, what: str) -> None:
-        lacking = (counts < least).nonzero().flatten().tolist()
-        if lacking and what not in self._said:
-            self._said.add(what)
-            _log.warning(
-                "validation has fewer than %d samples of class %s: averages stand in for the %s",
-                least,
-                ", ".join(map(str, lacking)),
-                what,
-            )
-
     def get_extra_state(self) -> dict[str, Any]:
         return {"cost_lr": self.cost_lr, "best_error": self.best_error, "steps": self.steps}
 
@@ -287,22 +207,6 @@ class CostLearner(torch.nn.Module):
 
     def extra_repr(self) -> str:
         return f"cost_lr={self.cost_lr:g}, acceptance={self.acceptance!r}, steps={self.steps}"
-
-
-def validation_rates(counts: Tensor) -> Tensor:
-    """R of a confusion matrix of counts, shape ``(C, C)``.
-
-    A class with no validation sample has the others' mean recall and mean error rate.
-    """
-    rates = F.confusion_rates(counts)
-    absent = counts.sum(1) == 0
-    if not bool(absent.any()) or bool(absent.all()):
-        return rates
-    classes = len(counts)
-    recall = rates.diagonal()[~absent].mean()
-    row = ((1 - recall) / max(1, classes - 1)).expand(classes, classes)
-    row = torch.where(torch.eye(classes, dtype=torch.bool, device=counts.device), recall, row)
-    return torch.where(absent[:, None], row, rates)
 
 
 def _expert_costs(expert: Numbers | None, classes: int, floor: float) -> Tensor | None:

@@ -1,0 +1,93 @@
+"""What all learned costs share: a loss with costs in it, and a step once an epoch."""
+
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from cosen.losses import CostSensitiveLoss
+
+_log = logging.getLogger("cosen")
+
+
+@dataclass(frozen=True, eq=False)
+class CostStep:
+    """One step of the costs, and all that led to it.
+
+    Attributes:
+        number: Counted from 1.
+        val_error: E_val of the network as it came out of the epoch before.
+        best_error: The least E_val so far.
+        accepted: Whether the error did not rise above the least so far; the first step always is.
+        cost_lr: γ_ξ that the step was taken with.
+        costs: ξ after the step, shape ``(C, C)``.
+        target_costs: T.
+        confusion: R, row rates on the validation split.
+        separability: S, or None where its factor is switched off.
+        strengths: The few numbers behind the costs, by name, where there are any.
+    """
+
+    number: int
+    val_error: float
+    best_error: float
+    accepted: bool
+    cost_lr: float
+    costs: Tensor
+    target_costs: Tensor
+    confusion: Tensor
+    separability: Tensor | None
+    strengths: Mapping[str, float] = field(default_factory=dict)
+
+
+class LearnedCosts(torch.nn.Module):
+    """A cost-sensitive loss whose costs take a :meth:`step` after each epoch.
+
+    Args:
+        criterion: The loss, with the costs to start from.
+    """
+
+    def __init__(self, criterion: CostSensitiveLoss) -> None:
+        super().__init__()
+        self.criterion = criterion
+        self.steps = 0
+        self._said: set[str] = set()
+
+    @property
+    def costs(self) -> Tensor:
+        """ξ, shape ``(C, C)``."""
+        return self.criterion.costs
+
+    @property
+    def needs_features(self) -> bool:
+        """Whether :meth:`step` needs features."""
+        return False
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The cost-sensitive loss with the present costs."""
+        loss: Tensor = self.criterion(logits, target)
+        return loss
+
+    @abstractmethod
+    def step(self, logits: Tensor, target: Tensor, features: Tensor | None = None) -> CostStep:
+        """Judge the network by the validation split, and change the costs.
+
+        Args:
+            logits: What the network gives for the validation split, shape ``(V, C)``.
+            target: Its classes, shape ``(V,)``.
+            features: Its penultimate features, shape ``(V, D)``, where they are needed.
+        """
+
+    def _say_which_classes_lack(self, counts: Tensor, *, least: int, what: str) -> None:
+        """Say once of which classes there is too little to learn from."""
+        lacking = (counts < least).nonzero().flatten().tolist()
+        if lacking and what not in self._said:
+            self._said.add(what)
+            _log.warning(
+                "validation has fewer than %d samples of class %s: averages stand in for the %s",
+                least,
+                ", ".join(map(str, lacking)),
+                what,
+            )

@@ -1,0 +1,125 @@
+"""Methods side by side over several studies, and one of them against the best of today's."""
+
+from collections.abc import Sequence
+
+from cosen.study.side_by_side import per_cent_text
+from cosen.study.summary import Spread, Summary
+
+ALTERNATIVES = (
+    *("class-weights", "focal", "class-balanced", "ldam-drw", "balanced-softmax", "crt"),
+)
+"""What one would take today; the last table holds our default against the best of them."""
+
+JUDGED = "cosen"
+
+
+def methods_table(
+    studies: Sequence[tuple[str, Summary]],
+    *,
+    metric: str = "mean_recall",
+    methods: Sequence[str] | None = None,
+) -> str:
+    """A line for each method, a column for each study, and the average over studies.
+
+    Args:
+        studies: A label and a summary for each column.
+        metric: One of those of a summary, shown in per cent.
+        methods: Which, and in what order; all, if not given.
+    """
+    names = list(methods or dict.fromkeys(name for _, found in studies for name in found.results))
+    spreads = {name: [found.spread(name, metric) for _, found in studies] for name in names}
+    names = [name for name in names if any(spreads[name])]
+    columns = [[spreads[name][number] for name in names] for number in range(len(studies))]
+    averages = [_average([column[row] for column in columns]) for row in range(len(names))]
+    lines = [["method", *(label for label, _ in studies), "average"]]
+    lines.append(["---", *["---:"] * (len(studies) + 1)])
+    marked = [_best_in_bold(column) for column in (*columns, averages)]
+    lines += [[f"`{name}`", *(cells[row] for cells in marked)] for row, name in enumerate(names)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _average(row: Sequence[Spread | None]) -> Spread | None:
+    """The mean over all studies; None where a method lacks one, since it could not be compared."""
+    means = [spread.mean for spread in row if spread is not None]
+    return Spread(sum(means) / len(means), None, len(means)) if len(means) == len(row) else None
+
+
+def _best_in_bold(column: Sequence[Spread | None]) -> list[str]:
+    best = max((spread.mean for spread in column if spread is not None), default=None)
+    return [
+        f"**{per_cent_text(spread)}**"
+        if spread is not None and spread.mean == best
+        else per_cent_text(spread)
+        for spread in column
+    ]
+
+
+def against_alternatives(
+    studies: Sequence[tuple[str, Summary]],
+    *,
+    metric: str = "mean_recall",
+    method: str = JUDGED,
+    alternatives: Sequence[str] = ALTERNATIVES,
+) -> str:
+    """Where a method lies below the best of the alternatives by more than noise, and where not.
+
+    Differences are taken seed by seed; one is more than noise where its mean is more than two
+    standard errors from 0, which needs two seeds.
+    """
+    told: dict[str, list[str]] = {"below": [], "within": [], "above": [], "unknown": []}
+    for label, found in studies:
+        compared = _against_best(found, metric, method, alternatives)
+        if compared is None:
+            continue
+        best, gap = compared
+        words = f"{label} (`{best}`, {_gap_text(gap)})"
+        told[_verdict(gap)].append(words)
+    openings = {
+        "below": "lies below the best of them by more than noise on",
+        "within": "cannot be told from it on",
+        "above": "lies above it by more than noise on",
+        "unknown": "has too few seeds to tell on",
+    }
+    among = ", ".join(f"`{name}`" for name in alternatives)
+    sentences = [
+        f"`{method}` {openings[verdict]}: {'; '.join(words)}."
+        for verdict, words in told.items()
+        if words
+    ]
+    if not sentences:
+        return ""
+    if not told["below"]:
+        sentences.insert(0, f"`{method}` lies nowhere below the best of them by more than noise.")
+    return (
+        f"Against {among}, in each column the one with the highest mean (the difference, seed by "
+        f"seed, ± its standard error): {' '.join(sentences)}"
+    )
+
+
+def _against_best(
+    found: Summary, metric: str, method: str, alternatives: Sequence[str]
+) -> tuple[str, Spread] | None:
+    """The best alternative, and how far a method is above it, seed by seed."""
+    own = found.values(method, metric)
+    rivals = {
+        name: values for name in alternatives if (values := found.values(name, metric)).keys() & own
+    }
+    if not rivals:
+        return None
+    best = max(rivals, key=lambda name: sum(rivals[name].values()) / len(rivals[name]))
+    both = sorted(rivals[best].keys() & own.keys())
+    gap = Spread.of(own[seed] - rivals[best][seed] for seed in both)
+    return None if gap is None else (best, gap)
+
+
+def _verdict(gap: Spread) -> str:
+    if gap.deviation is None:
+        return "unknown"
+    if abs(gap.mean) <= 2 * gap.standard_error:
+        return "within"
+    return "above" if gap.mean > 0 else "below"
+
+
+def _gap_text(gap: Spread) -> str:
+    mean = f"{100 * gap.mean:+.2f}"
+    return mean if gap.deviation is None else f"{mean} ± {100 * gap.standard_error:.2f}"

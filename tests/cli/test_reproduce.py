@@ -1,0 +1,173 @@
+"""``cosen reproduce`` as a user types it, and what it prints."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from cosen.cli import main
+from cosen.cli import reproduce as cli
+from cosen.study import reproduce as study
+from cosen.study.protocols import TABLES
+from cosen.training.config import TrainConfig
+from small_mnist import make_mnist
+from small_study import run_here
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    """Runs a command in this process, in a folder of its own: ``run("list")``."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("cosen.study.compare.run_locally", run_here)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COSEN_DATA", str(tmp_path / "data"))
+
+    def call(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["cosen", "reproduce", *arguments])
+        code = 0
+        with mock.patch.dict(os.environ):
+            try:
+                main()
+            except SystemExit as left:
+                code = left.code
+        return Done(code, *capsys.readouterr())
+
+    return call
+
+
+def words(text):
+    """A text without its line breaks and columns."""
+    return " ".join(text.split())
+
+
+def test_the_tables_and_defaults_are_those_of_the_study():
+    assert list(cli.TABLES) == list(TABLES)
+    assert cli.FOLDER == study.FOLDER
+
+
+def test_every_row_is_listed_at_80_columns(run):
+    done = run("list")
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "…" not in done.stdout
+    tables = done.stdout.split("\n\n")
+    for table, entries in zip(TABLES, tables, strict=False):
+        assert entries.startswith(f"{table}: ")
+        for row in TABLES[table]:
+            assert row.row.split()[0] in entries
+            for number in row.numbers.values():
+                assert f"{number:.1f}" in entries or f"{number:.3f}" in entries
+    assert "HAM10000 in place of Exp. 2" in tables[0]
+    assert "80.19 s and 71.87 s" in done.stdout
+
+    rows = json.loads(run("list", "--json").stdout)
+    assert len(rows) == sum(map(len, TABLES.values())) + 10 + 1  # stand-ins, timing
+    found = next(row for row in rows if row["row"] == "Low rep. (10%) of odd digits")
+    assert found["numbers"] == {"baseline": 97.6, "cosen": 98.6}
+    assert (found["needs"], found["protocol"]) == ("mnist", "mnist/odd-10")
+    assert found["minutes"] > 0
+    assert {
+        row["minutes"] for row in json.loads(run("list", "--preset=paper", "--json").stdout)
+    } == {None}
+
+
+def test_listing_does_without_torch():
+    program = (
+        "import sys; from cosen.cli import app; "
+        "app(['reproduce', 'list'], standalone_mode=False); "
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_row_is_run_and_the_page_is_written(run, tmp_path):
+    make_mnist(tmp_path / "data")
+    arguments = ("mnistexp", "--row=10%) of odd", "--seeds=1", "--epochs=1")
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[:2] == [
+        "mnist/odd-10, in studies/reproduce/cpu/mnist-odd-10",
+        "3 runs",
+    ]
+    lines = done.stdout.splitlines()
+    assert lines[0] == "MNISTexp: Low rep. (10%) of odd digits (mnist/odd-10)"
+    assert [line.split()[0] for line in lines[2:5]] == ["baseline", "cosen-paper", "cosen"]
+    assert [line.split()[2] for line in lines[2:5]] == ["97.6", "98.6", "98.6"]
+    assert max(map(len, lines)) <= 80
+
+    found = json.loads(run(*arguments, "--methods=tau-norm", "--json").stdout)["rows"]
+    assert [line["method"] for line in found[0]["methods"]] == [
+        *("baseline", "cosen-paper", "cosen", "tau-norm"),
+    ]
+    assert found[0]["methods"][0]["paper"] == 97.6
+    assert found[0]["command"] == (
+        "cosen reproduce MNISTexp --row mnist/odd-10 --seeds 1 --methods tau-norm --epochs 1"
+    )
+
+    page = Path("docs/results.md")
+    printed = run("results", "studies/reproduce")
+    assert "| Low rep. (10%) of odd digits | `baseline` |" in printed.stdout
+    told = run("results", "studies/reproduce", f"--out={page}")
+    assert told.stdout == f"The results are in {page}\n"
+    assert printed.stdout in page.read_text()
+
+
+def test_data_that_is_missing_is_told_in_its_row(run):
+    done = run("MIT67exp", "--row=mit67/standard")
+    assert done.returncode == 1
+    assert "MIT67exp: Stand. split (80 trn, 20 tst) (mit67/standard) Not run: mit67: " in words(
+        done.stdout
+    )
+    found = json.loads(run("MIT67exp", "--row=mit67/standard", "--json").stdout)
+    assert "TrainImages.txt" in found["rows"][0]["not_run"]
+
+
+def test_timing_is_printed_and_kept(run, tmp_path, monkeypatch, make_folder):
+    from cosen.study import timing
+
+    config = TrainConfig(
+        *(str(make_folder(cat=24, dog=24)),), network="small-cnn", batch_size=8, device="cpu"
+    )
+    monkeypatch.setattr("cosen.study.presets.Preset.timing_config", lambda *_, **__: config)
+    monkeypatch.setattr(
+        timing.measure_overhead,
+        "__kwdefaults__",
+        {**timing.measure_overhead.__kwdefaults__, "turns": 2},
+    )
+    done = run("timing")
+    assert done.returncode == 0, done.stderr
+    assert "80.19" in done.stdout
+    assert Path("studies/reproduce/cpu/timing/timing.json").exists()
+    assert "### timing" in run("results").stdout
+
+
+MISTAKES = {
+    "row": (("MNISTexp", "--row=odd"), "'odd' is in several rows of MNISTexp, choose one: "),
+    "preset": (("MNISTexp", "--preset=gpu"), "there is no preset 'gpu': choose of cpu, paper"),
+    "cited": (("MNISTexp", "--row=maxout"), "is cited from another paper"),
+    "no-folder": (("results", "nowhere"), "there is no folder nowhere: run cosen reproduce TABLE"),
+    "empty": (("results", "."), ". has no summary.json in it: run cosen reproduce TABLE first"),
+    "method": (("MNISTexp", "--methods=cosin"), "there is no method 'cosin'; did you mean"),
+    "seeds": (("MNISTexp", "--seeds=0"), "seeds must be at least 1, but is 0"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence(run, mistake):
+    arguments, message = MISTAKES[mistake]
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert message in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

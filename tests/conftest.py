@@ -13,7 +13,7 @@ os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "for-a-test"}
 
 # Two test processes run at once; torch on both cores in each would be slower.
 torch.set_num_threads(1)
-settings.register_profile("cosen", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile("cosen", deadline=None, derandomize=True, max_examples=15)
 settings.load_profile("cosen")
 
 

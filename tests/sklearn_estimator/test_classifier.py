@@ -163,7 +163,7 @@ def test_costs_raise_the_recall_of_a_rare_class():
         "weights": {"costs": {1: 19.0}},
     }
     recall = {name: [] for name in kinds}
-    for seed in range(5):
+    for seed in range(3):
         X, y = make_classification(
             1500, 20, n_informative=6, weights=[0.95], class_sep=0.8, random_state=seed
         )

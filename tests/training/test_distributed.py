@@ -12,7 +12,7 @@ from cosen.cli import app
 from cosen.networks.vgg import VGG16Features
 from cosen.training.run_folder import RunFolder
 
-REPEATS = int(os.environ.get("COSEN_REPEATS", "2"))
+REPEATS = int(os.environ.get("COSEN_REPEATS", "1"))
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
@@ -82,7 +82,7 @@ def test_two_processes_give_what_one_gives(settings, tmp_path):
 def test_runs_of_two_processes_end_with_0(make_folder, tmp_path):
     """A gloo process group can abort the interpreter at exit if anything holds on to it.
 
-    Not every time: COSEN_REPEATS=10 makes ten runs in place of two.
+    Not every time: COSEN_REPEATS=10 makes ten runs in place of one.
     """
     root = make_folder(cat=20, dog=10)
     quick = [str(root), "--size=16", "--epochs=1", "--device=cpu", "--devices=2"]

@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
 
 .PHONY: demo test bench format clean help chromium
 
@@ -26,10 +26,11 @@ test: $(VENV)/.dev
 	@echo "==> Lint (ruff)"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet . || { echo "The layout differs from ruff's: run 'make format'."; exit 1; }
-	@echo "==> Types (mypy)"
-	@$(BIN)/mypy
-	@echo "==> Tests and doctests (pytest)"
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --quiet
+	@echo "==> Types (mypy), and beside it tests and doctests (pytest)"
+	@types=$$(mktemp); $(BIN)/mypy >$$types 2>&1 & checked=$$!; \
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --quiet $(TESTS); tested=$$?; \
+	wait $$checked; typed=$$?; cat $$types; rm -f $$types; \
+	[ $$tested = 0 ] && [ $$typed = 0 ]
 
 bench: $(VENV)/.dev
 	@$(BIN)/python benchmarks

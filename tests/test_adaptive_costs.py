@@ -104,6 +104,24 @@ def test_the_margin_is_the_log_odds_of_being_right(right, margin):
     assert lost[1] == pytest.approx((30 / 900) ** 0.25 * step.strengths["margin"], abs=1e-4)
 
 
+def test_the_margin_is_as_many_times_wider_as_asked_for():
+    steps = [
+        AdaptiveCosts(COUNTS, margin_scale=scale).step(*validation()).strengths["margin"]
+        for scale in (1.0, 3.0)
+    ]
+    assert steps[1] == pytest.approx(3 * steps[0])
+    assert steps[0] > 0
+
+
+def test_a_learned_margin_has_a_bound():
+    target = torch.arange(3).repeat(1000)
+    costs = AdaptiveCosts(COUNTS, margin_scale=3.0)
+    step = costs.step(9 * torch.eye(3)[target], target)
+    assert step.strengths["margin"] == 8.0
+    expected = torch.tensor(reference.adaptive_costs(COUNTS, 1.0, 8.0))
+    torch.testing.assert_close(costs.costs, expected, rtol=1e-3, atol=1e-12)
+
+
 def test_balanced_classes_have_no_frequency_costs():
     costs = AdaptiveCosts([50, 50, 50], margin=0.0)
     logits, target = validation(bias=1.0)
@@ -167,6 +185,8 @@ def test_state_is_kept():
     [
         ({"frequency": -1}, "frequency"),
         ({"margin": math.nan}, "margin"),
+        ({"margin_scale": -1.0}, "margin_scale"),
+        ({"learn_frequency": "no"}, "learn_frequency must be true or false"),
         ({"errors": -0.1}, "errors"),
         ({"rate": 2}, "rate must lie in"),
         ({"objective": "best"}, "objective must be"),

@@ -14,6 +14,7 @@ from cosen.cli import main
 from cosen.cli import reproduce as cli
 from cosen.study import reproduce as study
 from cosen.study.protocols import TABLES
+from cosen.study.summary import Summary
 from cosen.training.config import TrainConfig
 from small_mnist import make_mnist
 from small_study import run_here
@@ -53,8 +54,8 @@ def words(text):
 
 
 def test_the_tables_and_defaults_are_those_of_the_study():
-    assert list(cli.TABLES) == list(TABLES)
-    assert cli.FOLDER == study.FOLDER
+    assert list(cli.TABLE_WORDS) == list(TABLES)
+    assert (cli.FOLDER, cli.SEEDS) == (study.FOLDER, study.SEEDS)
 
 
 def test_every_row_is_listed_at_80_columns(run):
@@ -124,6 +125,40 @@ def test_a_row_is_run_and_the_page_is_written(run, tmp_path):
     assert printed.stdout in page.read_text()
 
 
+def test_a_study_with_other_settings_is_told_in_its_row(run, tmp_path):
+    make_mnist(tmp_path / "data")
+    arguments = ("--row=mnist/odd-10", "--seeds=1")
+    assert run("MNISTexp", *arguments, "--epochs=1").returncode == 0
+    done = run("gnf", *arguments, "--epochs=2")
+    assert done.returncode == 1
+    assert words(done.stdout).startswith(
+        "gnf: MNIST, F-measure (mnist/odd-10) Not run: studies/reproduce/cpu/mnist-odd-10 holds a "
+        "study with other settings (epochs): use another --out"
+    )
+    assert done.stderr.splitlines() == ["mnist/odd-10, in studies/reproduce/cpu/mnist-odd-10"]
+
+
+def test_the_parts_of_cosen_are_shown_where_they_are_asked_for(run, monkeypatch):
+    asked = []
+    summary = Summary(
+        *("mnist/odd-10", "cpu", "cosen reproduce", (0,), None, 0, {}, "1.0"),
+        options={},
+        results={name: {0: {"accuracy": 0.5}} for name in ("baseline", "cosen", "cosen-margin")},
+        failures={},
+    )
+
+    def reproduce(entries, wish, **_):
+        asked.append(wish.ablation)
+        return study.Reproduced(tuple(entries), {"mnist/odd-10": summary}, {})
+
+    monkeypatch.setattr("cosen.study.reproduce.reproduce", reproduce)
+    arguments = ("MNISTexp", "--row=mnist/odd-10")
+    assert "cosen-margin" in run(*arguments, "--ablation").stdout
+    assert "cosen-margin" in run(*arguments, "--ablation", "--json").stdout
+    assert "cosen-margin" not in run(*arguments).stdout
+    assert asked == [True, True, False]
+
+
 def test_data_that_is_missing_is_told_in_its_row(run):
     done = run("MIT67exp", "--row=mit67/standard")
     assert done.returncode == 1
@@ -160,6 +195,7 @@ MISTAKES = {
     "no-folder": (("results", "nowhere"), "there is no folder nowhere: run cosen reproduce TABLE"),
     "empty": (("results", "."), ". has no summary.json in it: run cosen reproduce TABLE first"),
     "method": (("MNISTexp", "--methods=cosin"), "there is no method 'cosin'; did you mean"),
+    "no-data": (("CIFARexp", "--methods=crt,cosin"), "there is no method 'cosin'; did you mean"),
     "seeds": (("MNISTexp", "--seeds=0"), "seeds must be at least 1, but is 0"),
 }
 

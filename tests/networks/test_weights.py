@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from cosen.errors import DataError
-from cosen.networks import weights
+from cosen.networks import build_network, weights
 from cosen.networks.paper import PaperNetwork
 from cosen.networks.vgg import VGG16Features
 from cosen.networks.weights import WEIGHTS, fetch_weights, load_weights, weights_root
@@ -209,3 +209,15 @@ def test_an_interrupt_leaves_nothing(server, offered, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fetch_weights("vgg16", tmp_path, [server.url], progress=interrupt)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_linear_layer_does_not_become_one_of_cosines(tmp_path):
+    linear = build_network("small-cnn", num_classes=3, channels=1)
+    torch.save(linear.state_dict(), tmp_path / "linear.pth")
+    cosine = build_network("small-cnn", num_classes=3, channels=1, output="cosine")
+    before = cosine.output.weight.clone()
+    loaded = load_weights(cosine, tmp_path / "linear.pth")
+    assert loaded.random == ("output.weight",)
+    assert loaded.unused == ("output.weight", "output.bias")
+    assert torch.equal(cosine.output.weight, before)
+    assert torch.equal(cosine.features[0].weight, linear.features[0].weight)

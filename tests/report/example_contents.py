@@ -135,6 +135,7 @@ def learned_costs(
             }
             for step in range(steps)
         ],
+        "strengths": None,
     }
 
 
@@ -344,6 +345,23 @@ def hostile() -> dict:
     for part in ("gallery", "tradeoff"):
         contents[part]["note"] = HOSTILE[2]
     contents["costs"]["method"] = contents["reliability"]["method"] = HOSTILE[1]
+    return contents
+
+
+@cache
+def two_strengths() -> dict:
+    """Costs whose strengths are learned: there is no T, no H and no S."""
+    epochs = 8
+    contents = build(["cat", "dog", "emu"], samples=90, pictures=8, epochs=epochs, side=8)
+    contents["costs"] |= {
+        "target_costs": None,
+        "frequencies": None,
+        "separability": None,
+        "strengths": {
+            "frequency": [round(1 + 0.031 * epoch, 3) for epoch in range(epochs)],
+            "margin": [0.0, None, *(round(0.567 * epoch, 3) for epoch in range(2, epochs))],
+        },
+    }
     return contents
 
 

@@ -119,7 +119,7 @@ def record(epoch):
     )
 
 
-def cost_step(number, classes=3, *, separability=True):
+def cost_step(number, classes=3, *, separability=True, strengths=None):
     """A step whose costs are all 1 / number."""
     ones = torch.ones(classes, classes)
     return CostStep(
@@ -132,10 +132,20 @@ def cost_step(number, classes=3, *, separability=True):
         target_costs=ones / (10 * number),
         confusion=torch.eye(classes),
         separability=ones * number if separability else None,
+        strengths=strengths or {},
     )
 
 
-def write_study(path, given, *, seeds=(0, 1), failures=None, runs=None, **settings):
+def write_study(
+    path,
+    given,
+    *,
+    seeds=(0, 1),
+    failures=None,
+    runs=None,
+    command=("cosen", "compare", "photos/"),
+    **settings,
+):
     """A finished study; each method with what it gives, in every seed or by seed.
 
     Args:
@@ -144,6 +154,7 @@ def write_study(path, given, *, seeds=(0, 1), failures=None, runs=None, **settin
         seeds: The seeds.
         failures: Why runs are missing, by method and seed.
         runs: By method more arguments of ``write_run``.
+        command: What it was started with.
         settings: Of all runs.
     """
     study, failures = StudyFolder(path), failures or {}
@@ -156,7 +167,7 @@ def write_study(path, given, *, seeds=(0, 1), failures=None, runs=None, **settin
         {
             "cosen": "0.1.0",
             "started": "2026-11-16T02:32:04+00:00",
-            "command": ["cosen", "compare", "photos/"],
+            "command": [*command],
             "config": shared,
             "versions": {"python": "3.11.7"},
             "platform": "Linux",

@@ -13,7 +13,7 @@ from report.browser import launched_chromium
 from report.example_contents import HOSTILE, unpack
 
 WIDTHS = (360, 768, 1280, 1920)
-EXAMPLES = ("ten_classes", "many_classes", "hostile", "lone_run")
+EXAMPLES = ("ten_classes", "many_classes", "hostile", "lone_run", "two_strengths")
 SETTLED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 pytestmark = pytest.mark.xdist_group("browser")  # one browser for all of these
@@ -233,6 +233,49 @@ def test_cost_slider_shows_the_epochs(visit):
     page.locator("#costs-details summary").click()
     first = page.locator("#costs-details tbody tr").first.locator("td").all_inner_texts()
     assert [float(cell) for cell in first] == pytest.approx(costs[1][0], rel=1e-2)
+
+
+def test_strengths_of_costs_by_epoch(visit):
+    page, contents = visit("two_strengths"), contents_of("two_strengths")
+    costs = contents["costs"]
+    page.locator("#cost-epoch").scroll_into_view_if_needed()
+    wait_until(page, "document.getElementById('steps-chart').data")
+
+    def state() -> str:
+        settle(page)
+        return page.locator("#cost-state").inner_text()
+
+    errors = [percent(step["val_error"]) for step in costs["steps"]]
+    assert state() == f"epoch 8: τ 1.22, m 3.97, validation error {errors[-1]} %"
+    page.locator("#cost-epoch").focus()
+    page.keyboard.press("Home")
+    assert state() == f"epoch 1: τ 1, m 0, validation error {errors[0]} %"
+    page.keyboard.press("ArrowRight")
+    assert state() == f"epoch 2: τ 1.03, m –, validation error {errors[1]} %"
+    chart = page.evaluate(
+        "(({data, layout}) => ({data, line: layout.shapes[0].x0}))"
+        "(document.getElementById('steps-chart'))"
+    )
+    assert chart["line"] == 2
+    lines = {line["name"]: line for line in chart["data"]}
+    assert list(lines) == ["best so far", "validation error", "τ", "m"]
+    assert lines["τ"]["y"] == costs["strengths"]["frequency"]
+    assert lines["m"]["y"] == costs["strengths"]["margin"]
+    assert lines["validation error"]["y"] == [100 * step["val_error"] for step in costs["steps"]]
+    assert lines["m"]["hovertext"][2].endswith("<br>τ 1.06, m 1.13")
+
+    assert page.locator("#statistic-meaning").inner_text() == "confusion on validation"
+    order = contents["by_rarity"]
+    rates = unpack(costs["confusion"])[1][order][:, order]
+    shown = page.evaluate("document.getElementById('statistic-chart').data[0].z")
+    np.testing.assert_allclose(np.array(shown, float), np.sqrt(rates), atol=1e-9)
+
+    page.locator("#steps-details summary").click()
+    headings = page.locator("#steps-details thead th").all_inner_texts()
+    assert headings == ["epoch", "validation error, %", "best, %", "τ", "m"]
+    third = page.locator("#steps-details tbody tr").nth(2).locator("td").all_inner_texts()
+    assert third == [errors[2], percent(costs["steps"][2]["best_error"]), "1.06", "1.13"]
+    assert not re.search("γ|accepted|rejected", page.locator("#costs").inner_text())
 
 
 def test_cost_player(visit):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from cosen.costs import AdaptiveCosts, CostLearner
 from cosen.errors import InputError, RunError
 from cosen.report.contents import read_contents
 from cosen.report.packing import unpack
@@ -222,6 +223,47 @@ def test_learned_costs(tmp_path):
         "best_error": 0.25,
         "cost_lr": 0.3,
     }
+    assert found["strengths"] is None
+
+
+def test_strengths_of_costs(tmp_path):
+    strengths = [{"frequency": 1.0, "margin": 0.0}, {"frequency": 1.25, "margin": 10 / 3}]
+    steps = [
+        cost_step(number + 1, separability=False, strengths=one)
+        for number, one in enumerate(strengths)
+    ]
+    write_run(tmp_path / "run", COSTLY, steps=steps)
+    found = contents(tmp_path / "run")["costs"]
+    assert found["strengths"] == {"frequency": [1.0, 1.25], "margin": [0.0, 3.33333]}
+    assert found["target_costs"] is found["frequencies"] is found["separability"] is None
+    np.testing.assert_allclose(unpack(found["costs"])[:, 0, 0], [1, 0.5], rtol=1e-4)
+    np.testing.assert_allclose(unpack(found["confusion"]), [np.eye(3)] * 2, atol=1e-4)
+    assert [step["val_error"] for step in found["steps"]] == [0.5, 0.25]
+
+
+def test_the_costs_of_either_learner_are_told_apart(tmp_path):
+    """Their own steps, as training writes them."""
+    right, target = 4 * torch.eye(3)[[*TARGET]], torch.tensor(TARGET)
+    for learner in (AdaptiveCosts(TRAIN), CostLearner(TRAIN)):
+        name = type(learner).__name__
+        steps = [learner.step(right, target), learner.step(-right, target)]
+        write_run(tmp_path / name, COSTLY, steps=steps)
+    adaptive, papers = (
+        contents(tmp_path / name)["costs"] for name in ("AdaptiveCosts", "CostLearner")
+    )
+    # all 8 are right, then none: log(9 / 1), then log(1 / 9), which is less than nothing
+    assert adaptive["strengths"]["margin"] == [pytest.approx(math.log(9), abs=1e-4), 0.0]
+    assert adaptive["strengths"]["frequency"][0] == 1.0
+    assert adaptive["target_costs"] is None
+    assert papers["strengths"] is None
+    assert papers["target_costs"]["shape"] == [2, 3, 3]
+
+
+def test_steps_that_were_taken_before_strengths_were_kept(tmp_path):
+    steps = [cost_step(1), cost_step(2, strengths={"frequency": 1.5, "margin": 2.0})]
+    write_run(tmp_path / "run", COSTLY, steps=steps)
+    found = contents(tmp_path / "run")["costs"]
+    assert found["strengths"] == {"frequency": [None, 1.5], "margin": [None, 2.0]}
 
 
 def test_frequencies_are_those_that_the_method_had(tmp_path):

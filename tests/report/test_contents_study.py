@@ -165,6 +165,12 @@ def test_made_of_a_study(study):
     assert made["method"] == "baseline, cosen, smote"
 
 
+def test_a_study_of_a_table_of_the_paper_has_its_command(tmp_path):
+    words = ("cosen", "reproduce", "mnistexp", "--row", "10%) of odd", "--seeds", "2")
+    study = write_study(tmp_path / "study", {"baseline": PLAIN, "cosen": COSTLY}, command=words)
+    assert contents(study)["command"] == "cosen reproduce mnistexp --row '10%) of odd' --seeds 2"
+
+
 def test_a_study_that_is_not_finished_is_refused(study):
     for name in ("choice.json", "leaderboard.json"):
         (study.path / name).unlink()

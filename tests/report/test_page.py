@@ -13,13 +13,21 @@ from itertools import pairwise
 import pytest
 
 from cosen.report.page import SCRIPTS, STYLES, amount, percent, points, render
-from report.example_contents import HOSTILE, hostile, lone_run, many_classes, ten_classes
+from report.example_contents import (
+    HOSTILE,
+    hostile,
+    lone_run,
+    many_classes,
+    ten_classes,
+    two_strengths,
+)
 
 EXAMPLES = {
     "ten": ten_classes,
     "many": many_classes,
     "hostile": hostile,
     "lone": lone_run,
+    "strengths": two_strengths,
 }
 MEGABYTE = 1_000_000
 VOID = {"meta", "link", "img", "input", "br"}
@@ -191,6 +199,29 @@ def test_sections_of_a_study():
         *("verdict", "leaderboard", "classes", "confusion", "costs"),
         *("curves", "pictures", "tradeoff", "reliability", "made"),
     ]
+
+
+def costs_section(contents) -> str:
+    """What is read of the costs, with the choices and the names of the charts."""
+    return re.search(r'<section[^>]*id="costs".*?</section>', render(contents), re.DOTALL)[0]
+
+
+def test_costs_of_the_papers_algorithm_are_said_to_move_towards_a_target():
+    section = costs_section(ten_classes())
+    choices = re.findall(r'name="statistic" value="(\w+)"', section)
+    assert choices == ["target_costs", "frequencies", "separability", "confusion"]
+    assert "move towards T by γ" in section
+    assert "A step is rejected when the validation error rises" in section
+    assert not re.search("τ|strength", section)
+
+
+def test_costs_with_strengths_are_not_said_to_have_a_target():
+    section = costs_section(two_strengths())
+    assert "Two strengths of the costs are learned" in section
+    assert "every step is taken" in section
+    assert "the strengths of the costs, τ and m, at each step" in section
+    assert not re.search(r"γ|\b[THS]\b|target|made of|rate\b|accepted|rejected|shrink", section)
+    assert re.search(r"\bR\b", section)
 
 
 def test_a_filter_is_there_for_many_classes_only():

@@ -39,10 +39,10 @@ def test_a_method_that_is_better(tmp_path):
         tmp_path,
         right_on_val={"baseline": 30, "cosen": 48, "smote": 48, "ldam": 36},
         right_on_test={"baseline": 33, "cosen": 45, "smote": 60, "ldam": 60},
-        seconds={"baseline": 1, "cosen": 2, "smote": 3, "ldam": 4},
+        seconds={"baseline": 1, "cosen": 3, "smote": 2, "ldam": 4},  # which vary from run to run
     )
     choice = choose(runs, objective="balanced")
-    assert choice.method == choice.challenger == "cosen"  # on validation, and faster than smote
+    assert choice.method == choice.challenger == "cosen"  # on validation, and named before smote
     assert choice.within_noise == ("smote",)
     assert choice.validation.mean == pytest.approx(18 / 60)
     assert choice.test.mean == pytest.approx(12 / 60)

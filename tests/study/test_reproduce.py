@@ -1,11 +1,13 @@
 """Rows of the paper's tables: which there are, how they are named, and running them."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from cosen.errors import InputError, RunError
 from cosen.methods import METHODS
+from cosen.study.ablation import PARTS
 from cosen.study.presets import PRESETS
 from cosen.study.protocols import PROTOCOLS, TABLES, protocol
 from cosen.study.reproduce import (
@@ -21,6 +23,8 @@ from cosen.study.summary import Spread, Summary, read_summaries
 from data.named_layouts import cifar100
 from small_mnist import make_mnist
 from small_study import run_here
+
+LINEAR = "cosen.study.ablation:LinearOutput"
 
 ENTRIES = [entry for table in TABLES for entry in entries_of(table)]
 
@@ -180,6 +184,86 @@ def test_missing_data_and_failing_methods_do_not_stop_the_others(wish):
     assert set(summary.results) > {"baseline", "cosen"}
 
 
+def test_a_study_with_other_settings_does_not_stop_the_others(wish):
+    one = replace(wish, seeds=1)
+    first = find_entries("MNISTexp", "mnist/odd-10")
+    reproduce(first, one)
+    both = [*first, *find_entries("MNISTexp", "mnist/even-10")]
+    for entries in (both, both[::-1]):
+        found = reproduce(entries, replace(one, epochs=2))
+        assert list(found.summaries) == ["mnist/even-10"]
+        (reason,) = found.reasons.values()
+        assert reason == (
+            f"{wish.folder(protocol('mnist/odd-10'))} holds a study with other settings (epochs): "
+            "use another --out"
+        )
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        ({"methods": ("focal", "cosin")}, "there is no method 'cosin'; did you mean 'cosen'?"),
+        ({"methods": ("small_study:Missing",)}, "has no 'Missing'"),
+        ({"methods": ("fixed-costs",)}, "method fixed-costs"),
+        ({"seeds": 0}, "seeds must be at least 1, but is 0"),
+        ({"workers": 0}, "workers must be at least 1, but is 0"),
+        ({"trials": -1}, "trials must be at least 0, but is -1"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_what_no_row_can_be_run_with_is_refused_before_any_is(wish, monkeypatch, mistake, message):
+    ran = []
+    monkeypatch.setattr("cosen.study.compare.compare", lambda *_, **__: ran.append(1))
+    entries = [
+        *find_entries("MIT67exp", "mit67/standard"),  # its data is missing
+        *find_entries("MNISTexp", "mnist/odd-10"),
+    ]
+    with pytest.raises(InputError, match=message):
+        reproduce(entries, replace(wish, **mistake))
+    assert ran == []
+    assert not wish.out.exists()
+
+
+def test_the_parts_are_run_and_the_command_asks_for_all_that_is_there(wish):
+    """Methods of the user's own by module and class; a part, where it is not among all."""
+    small = replace(wish, seeds=1, methods=("small_study:Smoothed", LINEAR))
+    entries = find_entries("MNISTexp", "mnist/odd-10")
+    (summary,) = reproduce(entries, small).summaries.values()
+    assert "smoothed" in summary.results
+    assert summary.command == (
+        "cosen reproduce MNISTexp --row mnist/odd-10 --seeds 1 "
+        f"--methods small_study:Smoothed,{LINEAR} --epochs 1"
+    )
+    (summary,) = reproduce(entries, replace(small, methods=(), ablation=True)).summaries.values()
+    assert {part.name for part in PARTS} < set(summary.results)
+    assert summary.command == (
+        "cosen reproduce MNISTexp --row mnist/odd-10 --seeds 1 --methods small_study:Smoothed "
+        "--ablation --epochs 1"
+    )
+
+
+def test_on_a_head_the_linear_output_is_not_run(wish, monkeypatch):
+    asked = {}
+
+    def compare(config, _, *, methods, **__):
+        asked[config.network] = methods
+        raise RunError("enough")
+
+    monkeypatch.setattr("cosen.study.compare.compare", compare)
+    entries = [
+        *find_entries("MNISTexp", "mnist/odd-10"),
+        *find_entries("Caltechexp", "caltech101/60-odd-10"),
+    ]
+    reproduce(entries, replace(wish, ablation=True))
+    assert set(asked["small-cnn"]) - set(asked["head"]) == {LINEAR}
+    assert "cosen.study.ablation:WithErrors" in asked["head"]
+    reproduce(entries, replace(wish, ablation=True, methods=(LINEAR,)))
+    assert LINEAR in asked["head"], "where it is asked for by itself"
+    reproduce(entries, wish)
+    assert asked["small-cnn"] == ("baseline", "cosen-paper", "cosen")
+
+
 def test_a_reduced_copy_is_refused_where_all_of_it_is_needed(wish, tmp_path):
     cifar100(tmp_path / "data")
     (reason,) = reproduce(find_entries("CIFARexp", "cifar100/standard"), wish).reasons.values()
@@ -227,9 +311,14 @@ def test_a_summary_survives_its_file(tmp_path):
         read_summaries(tmp_path)
 
 
-def test_below_is_by_more_than_two_standard_errors():
-    spread = Spread.of([1.0, 2.0, 3.0])  # standard error 0.577
-    assert not spread.is_below(3.1)
-    assert spread.is_below(3.2)
-    assert Spread.of([1.0]).is_below(1.1)
-    assert not Spread.of([1.0]).is_below(1.0)
+def test_a_mean_is_judged_by_its_95_per_cent_interval():
+    """Of Student's t: 12.706 standard errors with two seeds, 4.303 with three."""
+    three = Spread.of([1.0, 2.0, 3.0])
+    assert three.half_interval == pytest.approx(4.302653 / 3**0.5)
+    assert [three.against(number) for number in (-0.49, -0.48, 2, 4.48, 4.49)] == [
+        *("above", "within", "within", "within", "below"),
+    ]
+    assert Spread.of([1.0, 3.0]).half_interval == pytest.approx(12.706205)
+    assert Spread.of([1.0, 1.0]).against(1.1) == "below"
+    assert Spread.of([1.0]).half_interval is None
+    assert Spread.of([1.0]).against(99.0) is None

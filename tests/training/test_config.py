@@ -18,6 +18,7 @@ def test_texts_become_what_fields_hold():
             "options.cost_lr": "0.3",
             "options.acceptance": "revert",
             "options.separability_std": "inf",
+            "options.learn_frequency": "False",
         }
     )
     assert (config.epochs, config.lr, config.skip_broken) == (7, 1e-3, True)
@@ -26,6 +27,7 @@ def test_texts_become_what_fields_hold():
         "cost_lr": 0.3,
         "acceptance": "revert",
         "separability_std": math.inf,
+        "learn_frequency": False,
     }
 
 

@@ -114,7 +114,7 @@ def test_another_seed_is_another_run(quick_train):
 
 
 def test_early_stopping_and_the_best_epoch(quick_train):
-    run = quick_train(epochs=40, patience=2, lr=0.0)
+    run = quick_train(epochs=40, patience=2, lr=0.0, method="baseline")
     rows = run.history()
     assert len(rows) == 3, "nothing is learned at rate 0, so it stops two epochs after the first"
     assert rows[0]["best"] == "True"
@@ -372,6 +372,15 @@ def test_another_number_of_processes_is_refused(quick_train, monkeypatch):
     state["processes"] = state["processes"] * 2
     run.write_checkpoint(state)
     with pytest.raises(RunError, match="started with 2 processes"):
+        quick_train(resume=True)
+
+
+def test_a_network_of_another_version_is_refused(quick_train):
+    run = quick_train(epochs=2)
+    state = run.checkpoint()
+    state["network"]["output.bias"] = torch.zeros(10)  # a linear layer, where cosines are now
+    run.write_checkpoint(state)
+    with pytest.raises(RunError, match=r"another version of cosen.* start anew in another folder"):
         quick_train(resume=True)
 
 

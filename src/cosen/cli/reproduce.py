@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,33 +11,18 @@ import typer
 from typer.core import TyperGroup
 
 from cosen.cli.data import DataRoot, Json
+from cosen.cli.plain_table import plain_table
+from cosen.cli.reproduce_list import TABLE_WORDS, entry_json, print_list, timing_row
+from cosen.cli.reproduce_report import report
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from cosen.study.compare import GridWatcher
-    from cosen.study.presets import Preset
     from cosen.study.protocols import Protocol
     from cosen.study.reproduce import Entry, Reproduced, Wish
-    from cosen.study.side_by_side import Line
 
-TABLES = {
-    "DILexp": "skin lesions; HAM10000 in place of Dermofit",
-    "MLCexp": "corals; RSMAS in place of Moorea",
-    "MNISTexp": "MNIST, 10 or 25 % of the odd or even digits",
-    "CIFARexp": "CIFAR-100, 10 or 25 % of the odd or even classes",
-    "Caltechexp": "Caltech-101, 10 % of the odd or even classes",
-    "MIT67exp": "MIT-67, 10 % of the odd or even classes",
-    "gnf": "F-measure and G-mean on the most imbalanced protocols",
-    "comp_imbalanced": "against sampling, weighted SVM and forest, SOSR",
-    "comp_fixedcost": "fixed against learned costs",
-}
-"""The paper's tables and what they are of."""
-
+# As in cosen.study.reproduce, which takes longer to import than the rest of the command line.
 FOLDER = Path("studies/reproduce")
-
-ROW_WIDTH, PAPER_WIDTH = 30, 22
-"""Of columns of the list, which is to be read at 80."""
+SEEDS = 3
 
 
 class AnyCase(TyperGroup):
@@ -78,12 +63,12 @@ def list_(preset: PresetName = "cpu", json_: Json = False) -> None:
     from cosen.study.reproduce import entries_of
 
     chosen = find_preset(preset)
-    found = {table: entries_of(table) for table in TABLES}
+    found = {table: entries_of(table) for table in TABLE_WORDS}
     if json_:
-        rows = [_as_json(entry, chosen) for entries in found.values() for entry in entries]
-        typer.echo(json.dumps([*rows, _timing_row(chosen)], indent=2, ensure_ascii=False))
+        rows = [entry_json(entry, chosen) for entries in found.values() for entry in entries]
+        typer.echo(json.dumps([*rows, timing_row(chosen)], indent=2, ensure_ascii=False))
         return
-    _print_list(found, chosen)
+    print_list(found, chosen)
 
 
 @reproduce_app.command()
@@ -104,12 +89,12 @@ def results(
         cosen reproduce results studies/reproduce --out docs/results.md
     """
     from cosen.errors import RunError
-    from cosen.study.results import render_results, write_page
+    from cosen.study.results import read_timings, render_results, write_page
     from cosen.study.summary import read_summaries
 
     if not folder.is_dir():
         raise RunError(f"there is no folder {folder}: run cosen reproduce TABLE first")
-    summaries, timings = read_summaries(folder), _read_timings(folder)
+    summaries, timings = read_summaries(folder), read_timings(folder)
     if not summaries and not timings:
         raise RunError(f"{folder} has no summary.json in it: run cosen reproduce TABLE first")
     text = render_results(summaries, timings)
@@ -118,16 +103,6 @@ def results(
     else:
         write_page(out, text)
         typer.echo(f"The results are in {out}")
-
-
-def _read_timings(folder: Path) -> dict[str, Any]:
-    """Timing comparisons by preset, whose folder they stand in."""
-    paths = sorted(folder.rglob("timing/timing.json"))
-    if not paths:
-        return {}
-    from cosen.study.timing import Overhead  # needs torch
-
-    return {path.parent.parent.name: Overhead.read(path) for path in paths}
 
 
 @reproduce_app.command()
@@ -164,7 +139,7 @@ def timing(
     if json_:
         typer.echo(text)
         return
-    table = _plain_table("", "ours, s", "ratio", "paper, s", "ratio", right_from=1)
+    table = plain_table("", "ours, s", "ratio", "paper, s", "ratio", right_from=1)
     plain = TIMING.without_costs
     table.add_row("without costs", f"{found.plain.epoch:.2f}", "1", f"{plain:.2f}", "1")
     for method in found.learned:
@@ -194,7 +169,7 @@ def _add_table(table: str, what: str) -> None:
             typer.Option(help="A part of one row's words, or of its protocol's name; else all."),
         ] = None,
         preset: PresetName = "cpu",
-        seeds: Annotated[int, typer.Option(help="Runs of each method.")] = 3,
+        seeds: Annotated[int, typer.Option(help="Runs of each method.")] = SEEDS,
         methods: Annotated[
             str | None,
             typer.Option(help="More methods than the row has, with commas between, or all."),
@@ -214,7 +189,6 @@ def _add_table(table: str, what: str) -> None:
         ] = None,
         json_: Json = False,
     ) -> None:
-        from cosen.study.ablation import ASKED
         from cosen.study.presets import find_preset
         from cosen.study.reproduce import Wish, find_entries
 
@@ -222,7 +196,8 @@ def _add_table(table: str, what: str) -> None:
             preset=find_preset(preset),
             out=out,
             seeds=seeds,
-            methods=(*_names(methods), *(ASKED if ablation else ())),
+            methods=_names(methods),
+            ablation=ablation,
             data_root=data_root,
             weights=weights,
             epochs=epochs,
@@ -230,7 +205,7 @@ def _add_table(table: str, what: str) -> None:
             workers=workers,
         )
         found = _run(find_entries(table, row), wish, quiet=json_)
-        _report(found, wish, json_=json_)
+        report(found, wish, json_=json_)
 
     run.__doc__ = f"""Run {table}: {what}.
 
@@ -243,7 +218,7 @@ def _add_table(table: str, what: str) -> None:
     reproduce_app.command(table, short_help=what)(run)
 
 
-for _table, _what in TABLES.items():
+for _table, _what in TABLE_WORDS.items():
     _add_table(_table, _what)
 
 
@@ -277,235 +252,3 @@ def _run(entries: "list[Entry]", wish: "Wish", *, quiet: bool) -> "Reproduced":
             err=True,
         )
         sys.exit(130)
-
-
-# What came out
-
-
-def _report(found: "Reproduced", wish: "Wish", *, json_: bool) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    from cosen.study.side_by_side import lines_of
-
-    if json_:
-        typer.echo(json.dumps(_results_json(found, wish), indent=2, ensure_ascii=False))
-    else:
-        console = Console(highlight=False)
-        for entry in found.entries:
-            if entry.protocol is None:
-                continue
-            console.print(Text(f"{entry.row.table}: {entry.words} ({entry.protocol.name})"))
-            if entry.protocol.name in found.summaries:
-                summary = found.summaries[entry.protocol.name]
-                others = summary.results if wish.methods else ()
-                _print_row(entry, lines_of(entry, summary, others=others), console)
-            else:
-                console.print(Text(f"Not run: {found.reasons[entry.protocol.name]}"))
-            console.print()
-        if found.summaries:
-            _print_notes(found, console)
-            place = wish.out / wish.preset.name
-            console.print(Text(f"Everything is in {place}"), soft_wrap=True)
-    if not found.summaries:
-        sys.exit(1)
-
-
-def _print_row(entry: "Entry", lines: "Sequence[Line]", console: "Console") -> None:
-    from rich.text import Text
-
-    from cosen.study.reproduce import METRIC_WORDS
-    from cosen.study.side_by_side import (
-        cut_text,
-        number_text,
-        paper_cut_text,
-        paper_text,
-        per_cent_text,
-        seconds_text,
-    )
-
-    words = METRIC_WORDS[entry.row.metric]
-    headings = ("method", words, "paper", "cut", "paper", "mean recall", "s", "seeds")
-    table = _plain_table(*headings, right_from=1)
-    for line in lines:
-        table.add_row(
-            line.method,
-            number_text(entry, line.ours),
-            paper_text(entry, line.paper),
-            cut_text(line.cut),
-            paper_cut_text(entry, line.paper_cut),
-            per_cent_text(line.mean_recall),
-            seconds_text(line.seconds),
-            str(line.ours.count if line.ours else 0),
-        )
-    console.print(table)
-    for line in lines:
-        for reason in dict.fromkeys(line.failures.values()):
-            console.print(Text(f"{line.method} failed: {' '.join(reason.split())}"))
-
-
-def _print_notes(found: "Reproduced", console: "Console") -> None:
-    from rich.text import Text
-
-    notes = [
-        "On test, mean ± standard deviation over seeds. Cut: the per cent of the baseline's errors "
-        "that are not made. The paper's CoSen stands beside cosen-paper, its algorithm, and cosen, "
-        "our default."
-    ]
-    if any(entry.is_stand_in for entry in found.entries):
-        notes.append("Numbers in brackets are of other data, which this stands in for.")
-    console.print(Text(" ".join(notes)))
-
-
-def _results_json(found: "Reproduced", wish: "Wish") -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from cosen.study.side_by_side import lines_of
-
-    rows: list[dict[str, Any]] = []
-    for entry in found.entries:
-        if entry.protocol is None:
-            continue
-        row: dict[str, Any] = {
-            "table": entry.row.table,
-            "row": entry.words,
-            "protocol": entry.protocol.name,
-            "metric": entry.row.metric,
-            "is_stand_in": entry.is_stand_in,
-        }
-        summary = found.summaries.get(entry.protocol.name)
-        if summary is None:
-            rows.append({**row, "not_run": found.reasons[entry.protocol.name]})
-        else:
-            others = summary.results if wish.methods else ()
-            lines = [asdict(line) for line in lines_of(entry, summary, others=others)]
-            rows.append({**row, "command": summary.command, "methods": lines})
-    return {"rows": rows}
-
-
-# What there is to run
-
-
-def _print_list(found: "dict[str, list[Entry]]", preset: "Preset") -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    from cosen.study.presets import TIMES
-
-    console = Console(highlight=False)
-    for name, entries in found.items():
-        console.print(Text(f"{name}: {TABLES[name]}"))
-        table = _plain_table("row", "paper", "needs", "time", right_from=3)
-        table.columns[0].width, table.columns[1].width = ROW_WIDTH, PAPER_WIDTH
-        for entry in entries:
-            table.add_row(
-                Text(entry.words), _paper(entry), _needs(entry, preset), _time(entry, preset)
-            )
-        console.print(table)
-        console.print()
-    timing_row = _timing_row(preset)
-    console.print(Text(f"timing: {timing_row['row']}"))
-    console.print(
-        Text(
-            f"{timing_row['numbers']['with costs']} s and "
-            f"{timing_row['numbers']['without costs']} s in the paper; needs "
-            f"{timing_row['needs']}; time {_words(timing_row['minutes'])}"
-        )
-    )
-    console.print()
-    features = ", ".join(f"{name} {t.features:.0f}" for name, t in TIMES.items() if t.features)
-    time = (
-        "Time: about, on 2 cores, of all methods of the row with 3 seeds; rows on the same "
-        "protocol share their runs. VGG-16's features are computed once for a dataset, which "
-        f"takes more minutes: {features}."
-        if preset.measured
-        else "Time: not measured; this preset is for a GPU."
-    )
-    console.print(
-        Text(
-            f"Preset {preset.name}: {preset.description}. {time} Accuracies are in per cent. Run a "
-            "row with cosen reproduce TABLE --row ROW, where a part of its words will do. Cited "
-            "numbers are those that the paper takes from other papers; brackets: the paper's "
-            "number is of other data, which cannot be had freely."
-        )
-    )
-
-
-def _paper(entry: "Entry") -> str:
-    """The paper's numbers, a method and its number always on one line."""
-    from cosen.study.side_by_side import paper_text
-
-    lines: list[str] = []
-    for method, number in entry.row.numbers.items():
-        words = f"{method} {paper_text(entry, number)}"
-        if method in entry.row.spread:
-            words += f" ± {entry.row.spread[method]:.1f}"
-        if lines and len(lines[-1]) + len(words) + 2 <= PAPER_WIDTH:
-            lines[-1] += f", {words}"
-        else:
-            lines.append(words)
-    return "\n".join(lines)
-
-
-def _needs(entry: "Entry", preset: "Preset") -> str:
-    return "cited, not run" if entry.protocol is None else preset.needs(entry.protocol)
-
-
-def _minutes(entry: "Entry", preset: "Preset") -> float | None:
-    from cosen.study.presets import minutes_of
-    from cosen.study.reproduce import SEEDS
-
-    if entry.protocol is None:
-        return None
-    return minutes_of(preset, entry.protocol, runs=len(entry.methods) * SEEDS)
-
-
-def _time(entry: "Entry", preset: "Preset") -> str:
-    return "-" if entry.protocol is None else _words(_minutes(entry, preset))
-
-
-def _words(minutes: float | None) -> str:
-    if minutes is None:
-        return "GPU"
-    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
-
-
-def _as_json(entry: "Entry", preset: "Preset") -> dict[str, Any]:
-    return {
-        "table": entry.row.table,
-        "row": entry.words,
-        "protocol": entry.protocol.name if entry.protocol else None,
-        "metric": entry.row.metric,
-        "numbers": dict(entry.row.numbers),
-        "spread": dict(entry.row.spread),
-        "is_stand_in": entry.is_stand_in,
-        "methods": list(entry.methods),
-        "needs": preset.needs(entry.protocol) if entry.protocol else None,
-        "minutes": _minutes(entry, preset),
-    }
-
-
-def _timing_row(preset: "Preset") -> dict[str, Any]:
-    from cosen.study.presets import TIMING_MINUTES
-    from cosen.study.protocols import TIMING, protocol
-
-    config = preset.timing_config()
-    needs = protocol(preset.timing).dataset + (", VGG-16" if config.weights else "")
-    return {
-        "table": "timing",
-        "row": "one epoch with learned costs, and one without",
-        "protocol": preset.timing,
-        "numbers": {"with costs": TIMING.with_costs, "without costs": TIMING.without_costs},
-        "needs": needs,
-        "minutes": TIMING_MINUTES if preset.measured else None,
-    }
-
-
-def _plain_table(*headings: str, right_from: int) -> Any:
-    """A table without lines; columns from ``right_from`` on are numbers."""
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number >= right_from else "left")
-    return table

@@ -13,19 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cosen import functional as F
 from cosen.costs.learning import CostStep, LearnedCosts
 from cosen.costs.objective import (
     Objective,
     class_importance,
-    validation_error,
     validation_rates,
 )
 from cosen.errors import InputError
 from cosen.functional.checks import (
     check_class_vector,
     check_finite,
-    check_misclassification_costs,
     check_not_negative,
 )
 from cosen.functional.costs import FLOOR
@@ -36,6 +33,10 @@ CERTAINTY = 2.0
 
 STRONGEST = 3.0
 """The largest τ."""
+
+WIDEST = 8.0
+"""The largest learned m. Half of what cosines times 16 can be apart from 0: a margin that no
+features can win would only bend them."""
 
 PSEUDO_SAMPLES = 4.0
 """What the validation errors of a class are shrunk by towards the average over classes."""
@@ -61,6 +62,9 @@ class AdaptiveCosts(LearnedCosts):
         frequency: τ to start from.
         learn_frequency: Whether τ is learned.
         margin: A fixed m; None learns it.
+        margin_scale: What a learned m is the log-odds times. Where logits have no bound, the
+            network grows them until it has its margin, and a wider one gains nothing; where they
+            are cosines times 16 (:class:`~cosen.networks.CosineOutput`) it takes 3.
         errors: κ, the strength of the pairwise errors R as the paper weighs them; 0 leaves
             them out.
         rate: The share of the way that a step of τ goes.
@@ -87,33 +91,40 @@ class AdaptiveCosts(LearnedCosts):
         frequency: float = 1.0,
         learn_frequency: bool = True,
         margin: float | None = None,
+        margin_scale: float = 1.0,
         errors: float = 0.0,
         rate: float = 0.3,
         label_smoothing: float = 0.0,
     ) -> None:
-        for name, value in (("frequency", frequency), ("errors", errors), ("margin", margin or 0)):
+        for name, value in (
+            ("frequency", frequency),
+            ("errors", errors),
+            ("margin", margin or 0),
+            ("margin_scale", margin_scale),
+        ):
             check_finite(value, name=name)
             check_not_negative(value, name=name)
+        if not isinstance(learn_frequency, bool):
+            raise InputError(f"learn_frequency must be true or false, but is {learn_frequency!r}")
         if not 0 <= rate <= 1:
             raise InputError(f"rate must lie in [0, 1], but is {rate}")
         counts = torch.as_tensor(class_counts).float()
         check_class_vector(counts, name="class_counts")
         classes = len(counts)
         super().__init__(
-            CostSensitiveCrossEntropy(torch.ones(classes, classes), label_smoothing=label_smoothing)
+            CostSensitiveCrossEntropy(
+                torch.ones(classes, classes), label_smoothing=label_smoothing
+            ),
+            objective,
         )
-        if isinstance(objective, Tensor):
-            check_misclassification_costs(objective, num_classes=classes)
-        validation_error(torch.eye(classes), objective)  # refuses an unknown one now
         importance = class_importance(counts, objective).log()
         self.register_buffer("leaning", importance.mean() - importance, persistent=False)
         self.register_buffer("rarity", (counts.min() / counts) ** 0.25, persistent=False)
-        self.objective = objective
         self.frequency, self.learn_frequency = frequency, learn_frequency
         self.learn_margin, self.margin = margin is None, margin or 0.0
+        self.margin_scale = margin_scale
         self.errors = errors
         self.rate = rate
-        self.best_error = math.inf
         self._set_costs(None)
 
     @torch.no_grad()
@@ -130,20 +141,17 @@ class AdaptiveCosts(LearnedCosts):
             target: Its classes, shape ``(V,)``.
             features: Not needed.
         """
-        device, classes = self.costs.device, len(self.costs)
+        device = self.costs.device
         logits, target = logits.to(device).float(), target.to(device)
-        predicted = logits.argmax(1)
-        counts = F.confusion_matrix(target, predicted, num_classes=classes)
-        error = validation_error(counts, self.objective)
-        accepted = error <= self.best_error
-        self.best_error = min(error, self.best_error)
+        counts, error, accepted = self._judge(logits, target)
         weights = self._sample_weights(counts.sum(1), target)
         if self.learn_frequency:
             change = self._imbalance_left(logits, target, weights)
             self.frequency = min(STRONGEST, max(0.0, self.frequency + self.rate * change))
         if self.learn_margin:
-            right = float((weights * (predicted == target)).sum())
-            self.margin = max(0.0, _log_odds(right, len(target)))
+            right = float((weights * (logits.argmax(1) == target)).sum())
+            odds = max(0.0, _log_odds(right, len(target)))
+            self.margin = min(WIDEST, self.margin_scale * odds)
         confusion = validation_rates(counts)
         self._set_costs(counts if self.errors else None)
         self.steps += 1

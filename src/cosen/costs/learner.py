@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cosen import functional as F
 from cosen.costs.learning import CostStep, LearnedCosts
-from cosen.costs.objective import Objective, validation_error, validation_rates
+from cosen.costs.objective import Objective, validation_rates
 from cosen.errors import InputError
 from cosen.functional.checks import check_costs, check_misclassification_costs
 from cosen.functional.costs import FLOOR, RelativeTo
@@ -106,15 +106,11 @@ class CostLearner(LearnedCosts):
         frequencies = F.class_frequencies(torch.as_tensor(class_counts), relative_to=relative_to)
         classes = len(frequencies)
         ones = torch.ones(classes, classes)
-        super().__init__(LOSSES[loss](ones, label_smoothing=label_smoothing))
+        super().__init__(LOSSES[loss](ones, label_smoothing=label_smoothing), objective)
         self.register_buffer("frequency_matrix", F.frequency_matrix(frequencies))
         self.register_buffer("previous_costs", ones.clone())
         self.register_buffer("separability", ones.clone())
         self.register_buffer("expert_costs", _expert_costs(expert, classes, floor))
-        if isinstance(objective, Tensor):
-            check_misclassification_costs(objective, num_classes=classes)
-        validation_error(torch.eye(classes), objective)  # refuses an unknown one now
-        self.objective = objective
         self.acceptance = acceptance
         self.shrink = shrink
         self.separability_mean, self.separability_std = separability_mean, separability_std
@@ -123,7 +119,6 @@ class CostLearner(LearnedCosts):
         self.floor = floor
         self.expert_weight = expert_weight
         self.cost_lr = cost_lr
-        self.best_error = math.inf
         self._target_costs(ones / classes)  # refuses bad means and deviations now
 
     @property
@@ -142,10 +137,9 @@ class CostLearner(LearnedCosts):
         """
         device, classes = self.costs.device, len(self.costs)
         target = target.to(device)
-        predicted = logits.to(device).argmax(1)
-        counts = F.confusion_matrix(target, predicted, num_classes=classes)
-        error = validation_error(counts, self.objective)
-        accepted = self._judge(error)
+        counts, error, accepted = self._judge(logits.to(device), target)
+        if not accepted:
+            self._answer_a_rise()
         if self.needs_features and self.steps % self.separability_every == 0:
             if features is None:
                 raise InputError("the separability takes part: give step() the features too")
@@ -171,15 +165,12 @@ class CostLearner(LearnedCosts):
             separability=self.separability.clone() if self.needs_features else None,
         )
 
-    def _judge(self, error: float) -> bool:
-        """Whether the error did not rise; if it did, what ``acceptance`` asks for is done."""
-        accepted = error <= self.best_error
-        self.best_error = min(error, self.best_error)
-        if not accepted and self.acceptance != "always":
+    def _answer_a_rise(self) -> None:
+        """Do what ``acceptance`` asks for where the error rose."""
+        if self.acceptance != "always":
             self.cost_lr *= self.shrink
-        if not accepted and self.acceptance == "revert":
+        if self.acceptance == "revert":
             self.costs.copy_(self.previous_costs)
-        return accepted
 
     def _target_costs(self, confusion: Tensor) -> Tensor:
         goal = F.target_costs(

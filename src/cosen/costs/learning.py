@@ -1,6 +1,7 @@
 """What all learned costs share: a loss with costs in it, and a step once an epoch."""
 
 import logging
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,6 +9,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from cosen import functional as F
+from cosen.costs.objective import Objective, validation_error
+from cosen.functional.checks import check_misclassification_costs
 from cosen.losses import CostSensitiveLoss
 
 _log = logging.getLogger("cosen")
@@ -47,11 +51,18 @@ class LearnedCosts(torch.nn.Module):
 
     Args:
         criterion: The loss, with the costs to start from.
+        objective: What validation measures, see :func:`~cosen.costs.validation_error`.
     """
 
-    def __init__(self, criterion: CostSensitiveLoss) -> None:
+    def __init__(self, criterion: CostSensitiveLoss, objective: Objective) -> None:
         super().__init__()
         self.criterion = criterion
+        classes = len(self.costs)
+        if isinstance(objective, Tensor):
+            check_misclassification_costs(objective, num_classes=classes)
+        validation_error(torch.eye(classes), objective)  # refuses an unknown one now
+        self.objective = objective
+        self.best_error = math.inf
         self.steps = 0
         self._said: set[str] = set()
 
@@ -79,6 +90,14 @@ class LearnedCosts(torch.nn.Module):
             target: Its classes, shape ``(V,)``.
             features: Its penultimate features, shape ``(V, D)``, where they are needed.
         """
+
+    def _judge(self, logits: Tensor, target: Tensor) -> tuple[Tensor, float, bool]:
+        """The validation counts, their error, and whether that is no more than the least so far."""
+        counts = F.confusion_matrix(target, logits.argmax(1), num_classes=len(self.costs))
+        error = validation_error(counts, self.objective)
+        accepted = error <= self.best_error
+        self.best_error = min(error, self.best_error)
+        return counts, error, accepted
 
     def _say_which_classes_lack(self, counts: Tensor, *, least: int, what: str) -> None:
         """Say once of which classes there is too little to learn from."""

@@ -1,6 +1,7 @@
 """Fixed costs: the paper's Table comp_fixedcost (H, S, M), and costs of the user's own."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -64,8 +65,9 @@ class _FixedStatistic(NetworkMethod):
         if not (self.std > 0 and math.isfinite(self.mean)):
             raise InputError("it needs a finite mean and a positive std")
 
+    @abstractmethod
     def statistic(self, setting: Setting) -> Tensor:
-        raise NotImplementedError
+        """The statistic, shape ``(C, C)``."""
 
     def make_loss(self, setting: Setting) -> nn.Module:
         statistic = self.statistic(setting)

@@ -26,7 +26,6 @@ class LDAMDRW(NetworkMethod):
 
     name = "ldam-drw"
     description = "label-distribution-aware margins, deferred re-weighting"
-    output = "cosine"
 
     max_margin: float = 0.5
     beta: float = 0.9999
@@ -37,6 +36,9 @@ class LDAMDRW(NetworkMethod):
         check_fraction(self.beta, name="beta")
         if not 0 <= self.defer <= 1:
             raise InputError(f"defer must lie in [0, 1], but is {self.defer}")
+
+    def cosine_scale(self, setting: Setting) -> float:
+        return SCALE
 
     def make_loss(self, setting: Setting) -> nn.Module:
         # the output layer scales its cosines itself

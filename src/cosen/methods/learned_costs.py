@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import nn
@@ -17,6 +17,14 @@ TAKEN = ("reduction", "objective", "loss")
 """What is not for the user to set here: training decides it."""
 
 
+Output = Literal["auto", "linear", "cosine"]
+
+COSINE_SCALE = 16.0
+"""What cosines in the output layer are multiplied by."""
+
+COSINE_MARGIN = 3.0
+"""How much wider margins are between cosines."""
+
 OWN, PAPERS = (inspect.signature(kind).parameters for kind in (AdaptiveCosts, CostLearner))
 """What each way of learning can be told."""
 
@@ -24,14 +32,21 @@ OWN, PAPERS = (inspect.signature(kind).parameters for kind in (AdaptiveCosts, Co
 class Cosen(NetworkMethod):
     """Costs from class frequencies, whose few strengths are learned from validation errors.
 
+    A network that learns its features gets an output layer of cosines: as its logits cannot grow
+    without bound, the margin shapes the features. A head on frozen ones is better off without.
+
     Args:
+        output: ``"cosine"``, ``"linear"``, or ``"auto"`` for the one of them that suits.
         options: Those of :class:`~cosen.AdaptiveCosts`.
     """
 
     name = "cosen"
     description = "learned costs, in cross-entropy: the default"
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, output: Output = "auto", **options: Any) -> None:
+        if output not in get_args(Output):
+            raise InputError(f"output must be auto, linear or cosine, but is {output!r}")
+        self.output = output
         _check_not_taken(self.name, options)
         for name in options:
             if name not in OWN and name in PAPERS:
@@ -41,9 +56,14 @@ class Cosen(NetworkMethod):
         self.options = options
         AdaptiveCosts([1, 1], **options)  # refuses unknown options and bad values now
 
+    def cosine_scale(self, setting: Setting) -> float | None:
+        cosine = setting.learns_features if self.output == "auto" else self.output == "cosine"
+        return COSINE_SCALE if cosine else None
+
     def make_loss(self, setting: Setting) -> nn.Module:
         counts = torch.from_numpy(setting.class_counts)
-        return AdaptiveCosts(counts, objective=setting.objective, **self.options)
+        wider = {} if self.cosine_scale(setting) is None else {"margin_scale": COSINE_MARGIN}
+        return AdaptiveCosts(counts, objective=setting.objective, **{**wider, **self.options})
 
 
 class CosenPaper(NetworkMethod):

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from torch import nn
@@ -28,6 +28,8 @@ class Setting:
         class_names: Their names.
         objective: What validation measures.
         seed: For what a method draws.
+        learns_features: Whether the whole network is trained, from images, and one of ours; not so
+            where some of it is frozen, or it is a head on features, or the user's own.
         baseline: What the baseline's network gives for the validation split, where the method
             starts from it.
     """
@@ -36,6 +38,7 @@ class Setting:
     class_names: tuple[str, ...]
     objective: Objective = "overall"
     seed: int = 0
+    learns_features: bool = False
     baseline: Outputs | None = None
 
 
@@ -79,17 +82,19 @@ class NetworkMethod(Method):
     What is not overridden is the baseline's.
 
     Attributes:
-        output: ``"cosine"`` replaces the output layer by one of scaled cosines.
         retrains_output: Whether the baseline's network is kept up to its output layer, which is
             trained anew.
     """
 
-    output: ClassVar[Literal["linear", "cosine"]] = "linear"
     retrains_output: ClassVar[bool] = False
 
     def make_loss(self, setting: Setting) -> nn.Module:
         """The loss, called with logits and a target; a :class:`~cosen.AdaptiveCosts` learns."""
         return nn.CrossEntropyLoss()
+
+    def cosine_scale(self, setting: Setting) -> float | None:
+        """What cosines in the output layer are multiplied by; None keeps the linear layer."""
+        return None
 
     def begin_epoch(self, loss: nn.Module, setting: Setting, progress: float) -> None:
         """Change the loss as training goes on.

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from cosen.errors import InputError
 from cosen.networks.choices import among
-from cosen.networks.cosine import use_cosine_output
+from cosen.networks.cosine import SCALE, CosineOutput, use_cosine_output
 from cosen.networks.head import Head
 from cosen.networks.output import Network, NetworkOutput
 from cosen.networks.paper import PaperNetwork
@@ -17,6 +17,7 @@ from cosen.networks.wrapping import as_network
 
 __all__ = [
     "NETWORKS",
+    "CosineOutput",
     "Network",
     "NetworkEntry",
     "NetworkOutput",
@@ -87,6 +88,7 @@ def build_network(
     channels: int = 3,
     in_features: int | None = None,
     output: Literal["linear", "cosine"] = "linear",
+    output_scale: float = SCALE,
     **options: Any,
 ) -> Network:
     """A network by its name, with random weights from torch's generator.
@@ -97,6 +99,7 @@ def build_network(
         channels: Channels of the images; of no concern to ``head``.
         in_features: Width of the features that ``head`` takes; for no other network.
         output: ``"cosine"`` for an output layer of scaled cosines.
+        output_scale: What those cosines are multiplied by.
         options: The network's own, such as ``reading`` for ``paper`` or ``width`` for ``head``.
 
     Example:
@@ -127,4 +130,4 @@ def build_network(
         if option not in own:
             raise InputError(f"{name} has no option {option!r}{among(option, own)}")
     network = entry.build(**keywords, **options)
-    return use_cosine_output(network) if output == "cosine" else network
+    return use_cosine_output(network, scale=output_scale) if output == "cosine" else network

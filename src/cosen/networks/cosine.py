@@ -30,8 +30,8 @@ class CosineOutput(nn.Module):
         return self.scale * nn.functional.linear(nn.functional.normalize(features, dim=1), weight)
 
 
-def use_cosine_output(network: Network) -> Network:
-    """Put an output layer of cosines in the place of a network's linear one."""
+def use_cosine_output(network: Network, *, scale: float = SCALE) -> Network:
+    """Put an output layer of cosines, times a scale, in the place of a network's linear one."""
     layer = network.output_layer
     if not isinstance(layer, nn.Linear):
         raise InputError(
@@ -41,5 +41,5 @@ def use_cosine_output(network: Network) -> Network:
     name = next(name for name, module in network.named_modules() if module is layer)
     if not name or name == "module":
         raise InputError("a network that is a single linear layer cannot be given another")
-    network.set_submodule(name, CosineOutput(layer.in_features, layer.out_features))
+    network.set_submodule(name, CosineOutput(layer.in_features, layer.out_features, scale=scale))
     return network

@@ -62,12 +62,12 @@ def load_weights(network: nn.Module, path: Path) -> LoadedWeights:
     """
     given = read_weights(path)
     own = network.state_dict()
-    misfits = {name for name in given if name in own and own[name].shape != given[name].shape}
+    misfits = {n for n in given if n not in own or own[n].shape != given[n].shape}
     layers = {name.rpartition(".")[0] for name in misfits} - {""}
     fitting = {
         name: tensor
         for name, tensor in given.items()
-        if name in own and name not in misfits and name.rpartition(".")[0] not in layers
+        if name not in misfits and name.rpartition(".")[0] not in layers
     }
     if not fitting:
         raise DataError(

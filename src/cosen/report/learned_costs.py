@@ -1,6 +1,6 @@
 """The costs that a run has learned, step by step, and what they were made of."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ MOST_STEPS = 200
 LOGARITHMIC = {"costs": True, "target_costs": True, "confusion": False, "separability": False}
 """Which matrices span powers of ten."""
 
+STRENGTHS = ("frequency", "margin")
+"""τ and m, as steps of :class:`~cosen.AdaptiveCosts` keep them."""
+
 
 def learned_costs(
     runs: Iterable[tuple[str, int, RunFolder]],
@@ -45,14 +48,18 @@ def learned_costs(
                 f"{method} learned costs, but the matrices of {classes} classes are too large to "
                 "be shown."
             )
+        facts = [_facts(path) for path in steps]
         found = {
             "method": method,
             "seed": seed,
             "epochs": [number + 1 for number in chosen],
             **_matrices([steps[number] for number in chosen]),
             "frequencies": pack(_frequency_matrix(about), log=True),
-            "steps": [_facts(path, number + 1) for number, path in enumerate(steps)],
+            "steps": [_step(one, number + 1) for number, one in enumerate(facts)],
+            "strengths": _strengths(facts),
         }
+        if found["strengths"]:  # then ξ is not moved towards T, and H plays no part
+            found |= {"target_costs": None, "frequencies": None}
         return found, None
     return None, None
 
@@ -86,15 +93,32 @@ def _matrices(paths: list[Path]) -> dict[str, Any]:
     }
 
 
-def _facts(path: Path, epoch: int) -> dict[str, Any]:
+def _facts(path: Path) -> dict[str, str]:
     with _opened(path) as file:
-        facts = file.metadata()
+        return dict(file.metadata())
+
+
+def _step(facts: Mapping[str, str], epoch: int) -> dict[str, Any]:
     return {
         "epoch": epoch,
         "accepted": facts["accepted"] == "True",
         "val_error": finite(facts["val_error"]),
         "best_error": finite(facts["best_error"]),
         "cost_lr": finite(facts["cost_lr"]),
+    }
+
+
+def _strengths(facts: Sequence[Mapping[str, str]]) -> dict[str, list[float | None]] | None:
+    """The few numbers behind the costs, each step by step; None where there are none.
+
+    Example:
+        >>> _strengths([{"frequency": "1.0", "margin": "2.5"}, {"frequency": "1.2"}])
+        {'frequency': [1.0, 1.2], 'margin': [2.5, None]}
+    """
+    if not any(name in one for one in facts for name in STRENGTHS):
+        return None
+    return {
+        name: [finite(one[name]) if name in one else None for one in facts] for name in STRENGTHS
     }
 
 

@@ -11,7 +11,7 @@ from cosen.report.shown import Shown, ShownRun
 from cosen.study.table import Measure
 from cosen.training.config import TrainConfig
 
-COMMANDS = ("train", "compare")
+COMMANDS = ("train", "compare", "reproduce")
 """What a run or a study is started with; anything else is a program of the user's own."""
 
 SHOWN_BY_NAME = ("data", "split", "imbalance", "validation", "epochs", "objective", "expert")
@@ -59,6 +59,8 @@ def command(about: Mapping[str, Any]) -> str:
     Example:
         >>> command({"command": ["cosen", "train", "my photos/"]}), command({"command": ["cosen"]})
         ("cosen train 'my photos/'", '')
+        >>> command({"command": ["cosen", "reproduce", "MNISTexp", "--row", "10%) of odd"]})
+        "cosen reproduce MNISTexp --row '10%) of odd'"
     """
     words: Sequence[str] = about.get("command", ())
     return shlex.join(words) if len(words) > 1 and words[1] in COMMANDS else ""

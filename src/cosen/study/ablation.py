@@ -1,7 +1,7 @@
 """The parts of the method ``cosen``, one by one: what each of them adds.
 
 Each is a method of its own, asked for as ``cosen.study.ablation:Frequencies``; ``cosen reproduce
-TABLE --ablation`` runs them all beside the others.
+TABLE --ablation`` runs them beside the others.
 """
 
 from typing import Any, ClassVar
@@ -23,7 +23,11 @@ class Frequencies(Part):
 
     name = "cosen-frequencies"
     description = "frequencies alone, nothing learned"
-    fixed: ClassVar[dict[str, Any]] = {"learn_frequency": False, "margin": 0.0}
+    fixed: ClassVar[dict[str, Any]] = {
+        "learn_frequency": False,
+        "margin": 0.0,
+        "output": "linear",
+    }
 
 
 class LearnedFrequencies(Part):
@@ -31,7 +35,7 @@ class LearnedFrequencies(Part):
 
     name = "cosen-strength"
     description = "frequencies, their strength learned"
-    fixed: ClassVar[dict[str, Any]] = {"margin": 0.0}
+    fixed: ClassVar[dict[str, Any]] = {"margin": 0.0, "output": "linear"}
 
 
 class LearnedMargin(Part):
@@ -39,30 +43,72 @@ class LearnedMargin(Part):
 
     name = "cosen-margin"
     description = "frequencies, and a learned margin"
-    fixed: ClassVar[dict[str, Any]] = {"learn_frequency": False}
+    fixed: ClassVar[dict[str, Any]] = {"learn_frequency": False, "output": "linear"}
 
 
 class FixedMargin(Part):
-    """Both, but the margin of the rarest class is 4 whatever validation says."""
+    """The strength learned, but the margin of the rarest class is 4 whatever validation says."""
 
     name = "cosen-margin-4"
-    description = "frequencies, their strength learned, and a fixed margin"
-    fixed: ClassVar[dict[str, Any]] = {"margin": 4.0}
+    description = "frequencies, their strength learned, and a margin of 4"
+    fixed: ClassVar[dict[str, Any]] = {"margin": 4.0, "output": "linear"}
+
+
+class LinearOutput(Part):
+    """Strength and margin learned; it lacks only the cosines of a network that is trained whole."""
+
+    name = "cosen-linear"
+    description = "frequencies, strength and margin learned"
+    fixed: ClassVar[dict[str, Any]] = {"output": "linear"}
 
 
 class WithErrors(Part):
     """All of it, and the pairwise errors R as the paper weighs them."""
 
     name = "cosen-errors"
-    description = "frequencies, strength and margin learned, and pairwise errors"
+    description = "all of `cosen`, and pairwise errors"
     fixed: ClassVar[dict[str, Any]] = {"errors": 1.0}
 
 
-PARTS = (Frequencies, LearnedFrequencies, LearnedMargin, FixedMargin, WithErrors)
+PARTS = (
+    Frequencies,
+    LearnedFrequencies,
+    LearnedMargin,
+    FixedMargin,
+    LinearOutput,
+    WithErrors,
+)
 """In the order in which they add up."""
 
-ASKED = tuple(f"{part.__module__}:{part.__name__}" for part in PARTS)
-"""What they are asked for by."""
-
-ORDER = ("baseline", *(part.name for part in PARTS[:3]), "cosen", *(p.name for p in PARTS[3:]))
+ORDER = ("baseline", *(part.name for part in PARTS[:-1]), Cosen.name, WithErrors.name)
 """The lines of a table of them."""
+
+DESCRIPTIONS = {part.name: part.description for part in PARTS} | {
+    Cosen.name: "frequencies, strength and margin learned, and an output layer of cosines where "
+    "the network learns its features",
+}
+"""What each of them has."""
+
+ON_FROZEN_FEATURES = "head"
+"""The network whose features are not learned, and whose output layer ``cosen`` leaves linear."""
+
+
+def parts_for(network: str) -> tuple[type[Part], ...]:
+    """The parts that differ from ``cosen`` on a network: on a head, its output layer does not.
+
+    Example:
+        >>> LinearOutput in parts_for("small-cnn"), LinearOutput in parts_for("head")
+        (True, False)
+    """
+    is_frozen = network == ON_FROZEN_FEATURES
+    return tuple(part for part in PARTS if not (is_frozen and part is LinearOutput))
+
+
+def asked_by(part: type[Part]) -> str:
+    """What a part is asked for by.
+
+    Example:
+        >>> asked_by(Frequencies)
+        'cosen.study.ablation:Frequencies'
+    """
+    return f"{part.__module__}:{part.__name__}"

@@ -63,22 +63,22 @@ def against_alternatives(
 ) -> str:
     """Where a method lies below the best of the alternatives by more than noise, and where not.
 
-    Differences are taken seed by seed; one is more than noise where its mean is more than two
-    standard errors from 0, which needs two seeds.
+    Differences are taken seed by seed; one is more than noise where 0 is outside the 95 % interval
+    of its mean. With one seed there is none, and nothing is judged.
     """
-    told: dict[str, list[str]] = {"below": [], "within": [], "above": [], "unknown": []}
+    told: dict[str | None, list[str]] = {"below": [], "within": [], "above": [], None: []}
     for label, found in studies:
         compared = _against_best(found, metric, method, alternatives)
         if compared is None:
             continue
         best, gap = compared
         words = f"{label} (`{best}`, {_gap_text(gap)})"
-        told[_verdict(gap)].append(words)
+        told[gap.against(0)].append(words)
     openings = {
-        "below": "lies below the best of them by more than noise on",
+        "below": "lies below the best of them beyond the interval on",
         "within": "cannot be told from it on",
-        "above": "lies above it by more than noise on",
-        "unknown": "has too few seeds to tell on",
+        "above": "lies above it beyond the interval on",
+        None: "cannot be judged, as there is one seed, on",
     }
     among = ", ".join(f"`{name}`" for name in alternatives)
     sentences = [
@@ -88,11 +88,14 @@ def against_alternatives(
     ]
     if not sentences:
         return ""
-    if not told["below"]:
-        sentences.insert(0, f"`{method}` lies nowhere below the best of them by more than noise.")
+    if not told["below"] and (told["within"] or told["above"]):
+        where = "Where there are several seeds, " if told[None] else ""
+        sentences.insert(
+            0, f"{where}`{method}` lies nowhere below the best of them beyond the interval."
+        )
     return (
         f"Against {among}, in each column the one with the highest mean (the difference, seed by "
-        f"seed, ± its standard error): {' '.join(sentences)}"
+        f"seed, ± half its 95 % interval, by Student's t): {' '.join(sentences)}"
     )
 
 
@@ -112,14 +115,6 @@ def _against_best(
     return None if gap is None else (best, gap)
 
 
-def _verdict(gap: Spread) -> str:
-    if gap.deviation is None:
-        return "unknown"
-    if abs(gap.mean) <= 2 * gap.standard_error:
-        return "within"
-    return "above" if gap.mean > 0 else "below"
-
-
 def _gap_text(gap: Spread) -> str:
-    mean = f"{100 * gap.mean:+.2f}"
-    return mean if gap.deviation is None else f"{mean} ± {100 * gap.standard_error:.2f}"
+    mean, half = f"{100 * gap.mean:+.2f}", gap.half_interval
+    return mean if half is None else f"{mean} ± {100 * half:.2f}"

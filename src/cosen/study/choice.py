@@ -4,7 +4,6 @@ Test takes no part in the choice, so what it says of the chosen method is not fl
 choosing. (Validation is: it also chose the epoch that each run kept.)
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
@@ -61,8 +60,8 @@ def choose(runs: Runs, *, objective: Objective, baseline: str = "baseline") -> C
 
     It is the one of least mean error among those that are better than the baseline beyond noise
     (their bootstrap interval lies above zero), and the baseline where there is none. Of equals the
-    baseline is taken, else the one that was trained fastest. What counts are the seeds of the
-    baseline, and the methods that have them all: errors on different splits cannot be compared.
+    baseline is taken, else the one that the comparison names first. What counts are the seeds of
+    the baseline, and the methods that have them all: errors on different splits cannot be compared.
 
     Args:
         runs: The finished runs of each method, by seed.
@@ -125,13 +124,8 @@ class _Contest:
         present = {label for run in runs for label in run.val.target.tolist()}
         return [name for label, name in enumerate(runs[0].class_names) if label not in present]
 
-    def _rank(self, method: str) -> tuple[float, bool, float]:
-        seconds = [run.seconds for run in self.runs[method].values() if run.seconds is not None]
-        return (
-            round(self.error(method, "val"), SAME),
-            method != self.baseline,
-            fmean(seconds) if seconds else math.inf,
-        )
+    def _rank(self, method: str) -> tuple[float, bool]:
+        return round(self.error(method, "val"), SAME), method != self.baseline
 
 
 def _against_baseline(contest: _Contest) -> Choice:

@@ -5,7 +5,7 @@ in it is not trained again.
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,8 @@ from cosen.study.summary import Summary, summarise
 
 if TYPE_CHECKING:
     from cosen.study.compare import GridWatcher
+    from cosen.study.study_folder import StudyFolder
+    from cosen.training.config import TrainConfig
 
 FOLDER = Path("studies/reproduce")
 """Where studies go unless told otherwise."""
@@ -151,6 +153,7 @@ class Wish:
         out: Where studies go, one folder for each preset and protocol.
         seeds: How many.
         methods: More methods than the rows have.
+        ablation: Whether to run the parts of ``cosen`` too, one by one.
         data_root: Where datasets are.
         weights: A file of VGG-16's weights; downloaded if not given.
         epochs: In place of the preset's.
@@ -162,6 +165,7 @@ class Wish:
     out: Path = FOLDER
     seeds: int = SEEDS
     methods: tuple[str, ...] = ()
+    ablation: bool = False
     data_root: Path | None = None
     weights: str | None = None
     epochs: int | None = None
@@ -171,6 +175,15 @@ class Wish:
     def folder(self, record: Protocol) -> Path:
         """The study folder of a protocol."""
         return self.out / self.preset.name / record.name.replace("/", "-")
+
+    def config(self, record: Protocol) -> "TrainConfig":
+        """The settings of a protocol."""
+        return self.preset.config(
+            record,
+            weights=self.weights,
+            data_root=str(self.data_root) if self.data_root else None,
+            epochs=self.epochs,
+        )
 
 
 @dataclass(frozen=True)
@@ -195,7 +208,9 @@ Watched = Callable[[Protocol], "AbstractContextManager[GridWatcher | None]"]
 def reproduce(
     entries: Sequence[Entry], wish: Wish, *, watched: Watched = lambda _: nullcontext()
 ) -> Reproduced:
-    """Run rows, protocol by protocol; where data is missing, the others go on.
+    """Run rows, protocol by protocol; where one cannot be run, the others go on.
+
+    What no row could be run with, such as an unknown method, is refused before any is.
 
     Args:
         entries: The rows.
@@ -204,10 +219,12 @@ def reproduce(
     """
     summaries: dict[str, Summary] = {}
     reasons: dict[str, str] = {}
-    for record, methods in _needed(entries).items():
+    needed = _needed(entries)
+    _check(wish, needed)
+    for record, methods in needed.items():
         try:
             summaries[record.name] = _run(record, methods, wish, watched)
-        except (DataError, RunError) as error:
+        except (InputError, DataError, RunError) as error:
             reasons[record.name] = " ".join(str(error).split())
     return Reproduced(tuple(entries), summaries, reasons)
 
@@ -222,18 +239,31 @@ def _needed(entries: Sequence[Entry]) -> dict[Protocol, tuple[str, ...]]:
     return found
 
 
+def _check(wish: Wish, records: Iterable[Protocol]) -> None:
+    """Refuse what is wrong whatever the row."""
+    from cosen.methods import make_method
+
+    for name, number, least in (
+        ("seeds", wish.seeds, 1),
+        ("workers", wish.workers, 1),
+        ("trials", wish.trials, 0),
+    ):
+        if number is not None and number < least:
+            raise InputError(f"{name} must be at least {least}, but is {number}")
+    for method in wish.methods:
+        make_method(method)
+    for record in records:
+        wish.config(record)
+
+
 def _run(record: Protocol, methods: tuple[str, ...], wish: Wish, watched: Watched) -> Summary:
-    from cosen.study.ablation import PARTS
+    from cosen.study.ablation import asked_by, parts_for
     from cosen.study.compare import compare
 
     _check_whole(record, wish.data_root)
-    config = wish.preset.config(
-        record,
-        weights=wish.weights,
-        data_root=str(wish.data_root) if wish.data_root else None,
-        epochs=wish.epochs,
-    )
-    names = tuple(dict.fromkeys((*methods, *wish.methods)))
+    config = wish.config(record)
+    parts = map(asked_by, parts_for(config.network)) if wish.ablation else ()
+    names = tuple(dict.fromkeys((*methods, *wish.methods, *parts)))
     searched = wish.trials > 0 and "cosen-paper" in names
     options: dict[str, Mapping[str, object]] = {
         name: own for name, own in wish.preset.method_options(record).items() if name in names
@@ -251,32 +281,41 @@ def _run(record: Protocol, methods: tuple[str, ...], wish: Wish, watched: Watche
             watcher=watcher,
         )
     study = comparison.folder
-    table = first_table(record)
-    about = study.about()
-    parts = {part.name for part in PARTS}
-    implied = {name for entry in find_entries(table, record.name) for name in entry.methods}
-    command = command_for(
-        table,
-        record.name,
-        preset=wish.preset.name,
-        seeds=len(about["seeds"]),
-        methods=tuple(
-            name for name in about["methods"] if name not in implied and name not in parts
-        ),
-        ablation=any(name in about["methods"] for name in parts),
-        epochs=wish.epochs,
-        trials=wish.trials,
-    )
     found = summarise(
         study,
         protocol=record.name,
         preset=wish.preset.name,
-        command=command,
+        command=_command(record, study, wish),
         epochs=wish.epochs,
         trials=wish.trials,
     )
     found.write(study.path)
     return found
+
+
+def _command(record: Protocol, study: "StudyFolder", wish: Wish) -> str:
+    """What to type to run a study again, with all methods that are in it."""
+    from cosen.study.ablation import parts_for
+
+    about, table = study.about(), first_table(record)
+    parts = {part.name for part in parts_for(about["config"]["network"])}
+    is_taken_apart = parts <= about["methods"].keys()
+    implied = {name for entry in find_entries(table, record.name) for name in entry.methods}
+    implied |= parts if is_taken_apart else set()
+    return command_for(
+        table,
+        record.name,
+        preset=wish.preset.name,
+        seeds=len(about["seeds"]),
+        methods=tuple(
+            entry["asked"]
+            for name, entry in about["methods"].items()
+            if name not in implied and entry["asked"] is not None  # an object has no name to type
+        ),
+        ablation=is_taken_apart,
+        epochs=wish.epochs,
+        trials=wish.trials,
+    )
 
 
 def _check_whole(record: Protocol, data_root: Path | None) -> None:

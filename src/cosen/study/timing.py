@@ -25,7 +25,7 @@ from cosen.functional import class_separability
 from cosen.methods import NetworkMethod, make_method
 from cosen.networks.output import Outputs
 from cosen.training.config import TrainConfig
-from cosen.training.kinds import make_setting
+from cosen.training.kinds import make_setting, with_output_layer
 from cosen.training.loop import Training
 from cosen.training.run import make_fabric
 from cosen.training.run_folder import RunFolder
@@ -164,7 +164,10 @@ def _training(
         raise InputError(f"method {name} does not train the network: its epochs cannot be compared")
     run = RunFolder(folder / name)
     run.path.mkdir()
-    return Training(own, task, method, make_setting(own, task), run, make_fabric(own))
+    setting = make_setting(own, task)
+    return Training(
+        own, with_output_layer(task, method, setting), method, setting, run, make_fabric(own)
+    )
 
 
 def _time_batches(

@@ -185,14 +185,16 @@ def _converted(name: str, value: Any, kind: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """A text as the number that it writes, if it writes one.
+    """A text as the number that it writes, or as true or false, if it writes one of them.
 
     Example:
-        >>> plain_value("3"), plain_value("0.5"), plain_value("revert")
-        (3, 0.5, 'revert')
+        >>> plain_value("3"), plain_value("0.5"), plain_value("false"), plain_value("revert")
+        (3, 0.5, False, 'revert')
     """
     if not isinstance(value, str):
         return value
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
     for kind in (int, float):
         try:
             return kind(value)

@@ -278,7 +278,13 @@ class Training:
                 f"{self.run.path} was started with {len(state['processes'])} processes: "
                 "go on with as many (--devices)"
             )
-        _bare(self.network).load_state_dict(state["network"])
+        try:
+            _bare(self.network).load_state_dict(state["network"])
+        except RuntimeError as error:
+            raise RunError(
+                f"{self.run.path} was started with another version of cosen, whose network "
+                "differs: start anew in another folder"
+            ) from error
         if self.average is not None:
             self.average.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])

@@ -14,7 +14,7 @@ from cosen.data.batches import Normalise
 from cosen.data.preprocess import Preprocess
 from cosen.errors import CosenError, RunError
 from cosen.networks import Network, as_network, build_network
-from cosen.networks.cosine import use_cosine_output
+from cosen.networks.cosine import SCALE, use_cosine_output
 from cosen.networks.penultimate import PenultimateFeatures
 from cosen.networks.vgg import VGG16Features
 from cosen.networks.weights import read_weights
@@ -163,7 +163,9 @@ def make_network(
             "load_model(folder, network=...)"
         )
     network = as_network(own())
-    return use_cosine_output(network) if options.get("output") == "cosine" else network
+    if options.get("output") != "cosine":
+        return network
+    return use_cosine_output(network, scale=options.get("output_scale", SCALE))
 
 
 def load_model(

@@ -175,7 +175,8 @@ def _baseline(
         return RunFolder.existing(wish.baseline)
     inner = RunFolder(run.path / "baseline")
     plain = replace(config, method=Baseline.name, options={})
-    is_of_this_run = inner.has_run and saved_config(inner) == plain
+    # looked at by one process, which may then remove it
+    is_of_this_run = fabric.is_global_zero and inner.has_run and saved_config(inner) == plain
     if fabric.broadcast(is_of_this_run and inner.is_finished):
         return inner
     if fabric.is_global_zero and not is_of_this_run:

@@ -21,6 +21,19 @@ EPOCHS = 15
 ON_VGG16 = ("auto", "head", "paper")
 """Networks whose pre-trained weights are VGG-16's: candidates are judged on its features then."""
 
+ON_HEADS = ("auto", "head")
+"""Networks whose settings of the optimiser suit the heads that candidates are judged on."""
+
+OPTIMISATION = (
+    "batch_size",
+    "accumulate",
+    "optimizer",
+    "lr",
+    "momentum",
+    "weight_decay",
+    "schedule",
+)
+
 
 def check_trials(config: TrainConfig, method: Method) -> None:
     """Refuse to look for options where several processes train."""
@@ -101,6 +114,8 @@ def _for_tuning(config: TrainConfig, method: CosenPaper, own_network: bool) -> T
     if not isinstance(method.options.get("expert", ""), str):
         raise InputError("with trials, expert must be a CSV: write the costs to one")
     on_vgg16 = config.network in ON_VGG16 and not own_network
+    if config.network not in ON_HEADS:  # how a network is fine-tuned is no way to train a head
+        config = replace(config, **{name: getattr(TrainConfig, name) for name in OPTIMISATION})
     return replace(
         config,
         method=method.name,

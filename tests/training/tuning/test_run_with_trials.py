@@ -137,6 +137,14 @@ def test_an_object_and_a_network_of_the_users(tmp_path, config, made_up_errors):
     assert json.loads((run.path / "model.json").read_text())
 
 
+def test_how_a_network_is_fine_tuned_is_no_way_to_train_a_head(config):
+    fine = replace(config, network="paper", lr=0.001, schedule="step", batch_size=32)
+    found = tuned._for_tuning(fine, CosenPaper(**TRIALS), own_network=False)
+    assert (found.lr, found.schedule, found.batch_size) == (0.05, "cosine", 64)
+    head = tuned._for_tuning(replace(fine, network="head"), CosenPaper(**TRIALS), own_network=False)
+    assert (head.lr, head.schedule, head.batch_size) == (0.001, "step", 32)
+
+
 def test_a_run_of_a_comparison(tmp_path, config, made_up_errors):
     made_up_errors(lambda _, __: 0.5)
     told = []

@@ -1,12 +1,14 @@
-// The learned costs by epoch, what they are made of, and the steps that were accepted.
+// The learned costs by epoch, what they are made of, and the steps that were taken.
 
+const unpackIfThere = (packed) => packed && unpackMatrices(packed);
 const learned = contents.costs && {
   costs: unpackMatrices(contents.costs.costs),
-  target_costs: unpackMatrices(contents.costs.target_costs),
+  target_costs: unpackIfThere(contents.costs.target_costs),
   confusion: unpackMatrices(contents.costs.confusion),
-  frequencies: unpackMatrices(contents.costs.frequencies),
-  separability: contents.costs.separability && unpackMatrices(contents.costs.separability),
+  frequencies: unpackIfThere(contents.costs.frequencies),
+  separability: unpackIfThere(contents.costs.separability),
 };
+const strengths = contents.costs?.strengths; // by step, where τ and m are what is learned
 const STATISTICS = {
   target_costs: { symbol: "T", meaning: "target costs, which ξ moves towards" },
   frequencies: { symbol: "H", meaning: "the larger of the two class frequencies" },
@@ -15,7 +17,7 @@ const STATISTICS = {
 };
 const PLAY_INTERVAL = 350; // milliseconds
 let shownEpoch = contents.costs ? contents.costs.epochs.length - 1 : 0;
-let shownStatistic = "target_costs";
+let shownStatistic = strengths ? "confusion" : "target_costs";
 let isRelative = false;
 
 const lastCost = (row, column) => learned.costs.at(contents.costs.epochs.length - 1, row, column);
@@ -28,9 +30,9 @@ function startCosts() {
     openRow,
   );
   addChart("statistic-chart", (...room) => matrixChart(...room, shownStatistic), openRow);
-  addChart("steps-chart", stepsChart);
+  addChart("steps-chart", strengths ? strengthsChart : stepsChart);
   const fillTable = fillWhenOpened("costs-details", costTable);
-  fillWhenOpened("steps-details", stepsTable);
+  fillWhenOpened("steps-details", strengths ? strengthsTable : stepsTable);
   const slider = byId("cost-epoch");
   const say = announcer(byId("cost-announced"));
   const draw = oncePerFrame(() => {
@@ -57,11 +59,12 @@ const epochText = () => `epoch ${contents.costs.epochs[shownEpoch]}`;
 
 function stateText() {
   const epoch = contents.costs.epochs[shownEpoch];
-  const step = contents.costs.steps.find((one) => one.epoch === epoch);
+  const number = contents.costs.steps.findIndex((one) => one.epoch === epoch);
+  const step = contents.costs.steps[number];
   if (!step) return epochText();
   const outcome = step.accepted ? "accepted" : "rejected";
-  const rate = `γ ${significant(step.cost_lr)}`;
-  return `${epochText()}: ${outcome}, ${rate}, validation error ${percent(step.val_error)} %`;
+  const facts = strengths ? strengthsText(number) : `${outcome}, γ ${significant(step.cost_lr)}`;
+  return `${epochText()}: ${facts}, validation error ${percent(step.val_error)} %`;
 }
 
 function startPlayer(button, show) {

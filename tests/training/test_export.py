@@ -29,7 +29,7 @@ from cosen.training.run import train
 PAGE = Path(__file__).parents[2] / "docs" / "using-a-model.md"
 
 
-def make_run(folder, method):
+def make_run(folder, method, **settings):
     """A network trained on noise: nothing to learn, but weights like any other's."""
     generator = np.random.default_rng(0)
     for name, count in (("cat", 16), ("dog", 8)):
@@ -46,6 +46,7 @@ def make_run(folder, method):
         batch_size=8,
         precision="float32",
         device="cpu",
+        **settings,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COSEN_CACHE", str(folder / "cache"))
@@ -80,11 +81,14 @@ def test_onnxruntime_gives_the_logits_of_torch_for_any_batch(run, exported):
 
 
 def test_a_cost_sensitive_model_has_the_operations_of_a_baseline(exported, tmp_path):
-    baseline = export_onnx(make_run(tmp_path, "baseline"), tmp_path / "baseline.onnx")
+    """Its layers are there, those of cosines too, and nothing of the costs."""
+    cosines = {"network_options": {"output": "cosine", "output_scale": 16.0}}
+    run = make_run(tmp_path, "baseline", **cosines)
+    baseline = export_onnx(run, tmp_path / "baseline.onnx")
     operations = graph_operations(exported.path)
     assert operations == graph_operations(baseline.path)
     assert operations["Conv"] == 4
-    assert operations["Gemm"] == 1
+    assert operations["ReduceL2"] == 1  # of the features; that of the weights is worked out before
 
 
 def test_the_metadata_say_how_to_use_it(run, exported):

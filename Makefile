@@ -6,6 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
 
+# Packages are installed uncompiled; what is imported is compiled once, and kept for the next process.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test bench format clean help chromium
 
 help:

@@ -1,16 +1,13 @@
 """The command as a user would type it: what loads little in a process of its own, the rest here."""
 
 import json
-import os
 import subprocess
 import sys
-from dataclasses import dataclass
-from unittest import mock
 
 import pytest
 
 import cosen
-from cosen.cli import main
+from commands import Done, run_command
 from cosen.data.folder import from_folder
 from cosen.data.image_cache import decode_images
 from cosen.data.preprocess import Preprocess
@@ -22,23 +19,13 @@ def start(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 @pytest.fixture
 def run(capsys, monkeypatch, tmp_path):
     """Runs a command in this process, which has loaded torch: ``run("inspect", "digits")``."""
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["cosen", *arguments])
-        with mock.patch.dict(os.environ), pytest.raises(SystemExit) as left:
-            main()
-        return Done(left.value.code, *capsys.readouterr())
+        return run_command(capsys, monkeypatch, *arguments)
 
     return call
 

@@ -1,26 +1,16 @@
 """``cosen compare`` and ``cosen methods`` as a user types them, and what they print."""
 
 import json
-import os
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from PIL import Image
 
-from cosen.cli import main
+from commands import Done, run_command, words
 from cosen.methods import METHODS
 from small_study import ARGUMENTS, run_here
-
-
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
 
 
 @pytest.fixture
@@ -32,21 +22,9 @@ def run(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "80")
 
     def call(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["cosen", *arguments])
-        code = 0
-        with mock.patch.dict(os.environ):
-            try:
-                main()
-            except SystemExit as left:
-                code = left.code
-        return Done(code, *capsys.readouterr())
+        return run_command(capsys, monkeypatch, *arguments)
 
     return call
-
-
-def words(text):
-    """A text without its line breaks and columns."""
-    return " ".join(text.split())
 
 
 def test_it_prints_the_table_the_choice_and_where_everything_is(run, tmp_path):

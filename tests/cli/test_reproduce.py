@@ -1,16 +1,13 @@
 """``cosen reproduce`` as a user types it, and what it prints."""
 
 import json
-import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
-from cosen.cli import main
+from commands import Done, run_command, words
 from cosen.cli import reproduce as cli
 from cosen.study import reproduce as study
 from cosen.study.protocols import TABLES
@@ -18,13 +15,6 @@ from cosen.study.summary import Summary
 from cosen.training.config import TrainConfig
 from small_mnist import make_mnist
 from small_study import run_here
-
-
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
 
 
 @pytest.fixture
@@ -36,21 +26,9 @@ def run(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("COSEN_DATA", str(tmp_path / "data"))
 
     def call(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["cosen", "reproduce", *arguments])
-        code = 0
-        with mock.patch.dict(os.environ):
-            try:
-                main()
-            except SystemExit as left:
-                code = left.code
-        return Done(code, *capsys.readouterr())
+        return run_command(capsys, monkeypatch, "reproduce", *arguments)
 
     return call
-
-
-def words(text):
-    """A text without its line breaks and columns."""
-    return " ".join(text.split())
 
 
 def test_the_tables_and_defaults_are_those_of_the_study():

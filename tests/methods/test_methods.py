@@ -18,12 +18,10 @@ from cosen.methods import (
     find_method,
     make_method,
 )
-from cosen.networks.cosine import CosineOutput
 from cosen.networks.output import Outputs
 from cosen.networks.small_cnn import SmallCNN
 from cosen.networks.vgg import VGG16Features
 from cosen.training.config import TrainConfig
-from cosen.training.kinds import _check_output_layer
 from cosen.training.loop import Watcher
 from cosen.training.model_file import load_model
 from cosen.training.run import train
@@ -266,8 +264,8 @@ def test_a_network_of_ones_own_can_be_resampled(tmp_path):
 # Single methods
 
 
-def trained(grid, name, **settings):
-    return load_model(grid(name, **settings).path)[0].network
+def trained(grid, name):
+    return load_model(grid(name).path)[0].network
 
 
 def test_crt_changes_the_output_layer_alone(grid):
@@ -322,32 +320,6 @@ def test_the_cosine_output_of_ldam_is_saved_with_the_model(grid):
         logits = network(10 * torch.randn(4, 1, 8, 8)).logits
     assert logits.abs().max() <= 30.001
     assert not hasattr(network.output, "bias")
-
-
-def test_cosen_has_cosines_where_features_are_learned(grid):
-    output = trained(grid, "cosen").output
-    assert isinstance(output, CosineOutput)
-    assert output.scale == 16
-    linear = trained(grid, "cosen", options={"output": "linear"}).output
-    assert isinstance(linear, torch.nn.Linear)
-
-
-@pytest.mark.parametrize(
-    ("output", "learns_features", "scale"),
-    [
-        ("auto", True, 16),
-        ("auto", False, None),
-        ("linear", True, None),
-        ("cosine", False, 16),
-    ],
-)
-def test_cosines_of_cosen_come_with_wider_margins(output, learns_features, scale):
-    method = make_method("cosen", {"output": output})
-    setting = Setting(np.array([9, 1]), ("a", "b"), learns_features=learns_features)
-    assert method.cosine_scale(setting) == scale
-    assert method.make_loss(setting).margin_scale == (3 if scale else 1)
-    own = make_method("cosen", {"output": output, "margin_scale": 4.0})
-    assert own.make_loss(setting).margin_scale == 4
 
 
 def test_class_weights_are_inverse_to_the_counts():
@@ -524,55 +496,6 @@ def test_a_baseline_of_other_settings_in_the_folder_is_not_used(tmp_path):
         (out / name).unlink()
     train(TrainConfig(**(CONFIG | {"method": "tau-norm", "epochs": 2})), out)
     assert len(RunFolder(out / "baseline").history()) == 2
-
-
-def test_the_output_layer_is_known_in_bfloat16_too():
-    network = SmallCNN(10, channels=1)
-    features = torch.randn(3000, 128)
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        logits = network.output(features).float()
-    target = torch.zeros(3000, dtype=torch.long)
-    method = make_method("crt")
-    _check_output_layer(method, network, Outputs(logits, features, target))
-    with pytest.raises(InputError, match="does more than that layer"):
-        _check_output_layer(method, network, Outputs(0.9 * logits, features, target))
-
-
-def test_an_output_layer_of_the_users_is_not_replaced(tmp_path):
-    wish = CONFIG | {"epochs": 1, "network_options": {"output": "cosine"}}
-    with pytest.raises(InputError, match=r"method cosen brings .* leave network_options"):
-        train(TrainConfig(**wish), tmp_path / "cosen")
-    train(TrainConfig(**(wish | {"method": "baseline"})), tmp_path / "baseline")
-    network = load_model(tmp_path / "baseline")[0].network
-    assert isinstance(network.output, CosineOutput)
-    assert network.output.scale == 30
-
-
-def test_cosen_leaves_frozen_and_own_networks_linear(tmp_path):
-    frozen = TrainConfig(**(CONFIG | {"epochs": 1, "freeze": "features.0"}))
-    train(frozen, tmp_path / "frozen")
-    assert isinstance(load_model(tmp_path / "frozen")[0].network.output, torch.nn.Linear)
-
-    def own():
-        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4))
-
-    train(TrainConfig(**(CONFIG | {"epochs": 1})), tmp_path / "own", network=own)
-    parameters = dict(load_model(tmp_path / "own", network=own)[0].named_parameters())
-    assert sum(parameter.numel() for parameter in parameters.values()) == 64 * 4 + 4
-
-
-def test_an_own_network_that_does_more_after_its_features_is_refused(tmp_path):
-    class Negated(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = torch.nn.Linear(64, 4)
-
-        def forward(self, images):
-            return -self.fc(images.flatten(1))
-
-    config = TrainConfig(**(CONFIG | {"method": "crt", "epochs": 1}))
-    with pytest.raises(InputError, match=r"method crt .*does more than that layer"):
-        train(config, tmp_path / "run", network=Negated)
 
 
 def test_a_baseline_for_a_method_that_needs_none_is_refused(grid, tmp_path):

@@ -35,8 +35,8 @@ STRONGEST = 3.0
 """The largest τ."""
 
 WIDEST = 8.0
-"""The largest learned m. Half of what cosines times 16 can be apart from 0: a margin that no
-features can win would only bend them."""
+"""The largest learned m: half of 16, which cosines are multiplied by. A margin that no features can
+win would only bend them."""
 
 PSEUDO_SAMPLES = 4.0
 """What the validation errors of a class are shrunk by towards the average over classes."""

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -46,7 +46,7 @@ class CostStep:
     strengths: Mapping[str, float] = field(default_factory=dict)
 
 
-class LearnedCosts(torch.nn.Module):
+class LearnedCosts(torch.nn.Module, ABC):
     """A cost-sensitive loss whose costs take a :meth:`step` after each epoch.
 
     Args:

@@ -48,7 +48,8 @@ class EpochRecord:
         images_per_second: In training, without validation and saving.
         cost_accepted: Whether the last step of the costs was accepted, where costs are learned.
         cost_lr: γ_ξ, where costs are learned.
-        best: Whether no epoch so far had a lower validation error: then it is the model kept.
+        best: Whether its validation error is the least so far, within noise: then it is the model
+            kept, unless a later one is.
     """
 
     epoch: int

@@ -33,6 +33,7 @@ OPTIMISATION = (
     "weight_decay",
     "schedule",
 )
+"""Those settings; others go back to their defaults."""
 
 
 def check_trials(config: TrainConfig, method: Method) -> None:

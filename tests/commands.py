@@ -1,0 +1,34 @@
+"""Commands as a user types them, in this process, which has loaded torch."""
+
+import os
+import sys
+from dataclasses import dataclass
+from unittest import mock
+
+from cosen.cli import main
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left: its exit code, and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run_command(capsys, monkeypatch, *arguments: str) -> Done:
+    """Run ``cosen`` with these arguments; the environment is afterwards as it was."""
+    monkeypatch.setattr(sys, "argv", ["cosen", *arguments])
+    code = 0
+    with mock.patch.dict(os.environ):
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code
+    return Done(code, *capsys.readouterr())
+
+
+def words(text):
+    """A text without its line breaks and columns."""
+    return " ".join(text.split())

@@ -11,7 +11,7 @@ import torch
 from cosen.costs import validation_error
 from cosen.errors import RunError
 from cosen.study.bootstrap import make_pair, paired_change
-from cosen.study.leaderboard import CHANGES, METRICS, Figure, Leaderboard, make_leaderboard
+from cosen.study.leaderboard import CHANGES, METRICS, Leaderboard, make_leaderboard
 from cosen.training.evaluation import Outputs, summarise
 from cosen.training.run_folder import RunFolder
 
@@ -97,7 +97,7 @@ def test_hand_worked(tmp_path):
     assert row.seconds == 10.5
     # recalls of seed 0: 3/4, 2/2, 1/2; of seed 1: all 1
     assert row.test["accuracy"].mean == pytest.approx((6 / 8 + 1) / 2)
-    assert row.test["accuracy"].spread == pytest.approx(np.std([6 / 8, 1], ddof=1))
+    assert row.test["accuracy"].deviation == pytest.approx(np.std([6 / 8, 1], ddof=1))
     assert row.test["mean_recall"].mean == pytest.approx((0.75 + 1) / 2)
     assert row.test["g_mean"].mean == pytest.approx(((0.75 * 1 * 0.5) ** (1 / 3) + 1) / 2)
     assert row.test["rare_recall"].mean == pytest.approx(0.75)  # the elk
@@ -121,7 +121,7 @@ def test_the_error_is_that_of_the_objective(tmp_path, objective):
         ]
         errors = [validation_error(confusion, objective) for confusion in confusions]
         assert row.test["error"].mean == pytest.approx(np.mean(errors))
-        assert row.test["error"].spread == pytest.approx(np.std(errors, ddof=1))
+        assert row.test["error"].deviation == pytest.approx(np.std(errors, ddof=1))
     row, reference = board.rows
     gain = reference.test["error"].mean - row.test["error"].mean
     assert row.changes["objective"].mean == pytest.approx(gain)
@@ -170,7 +170,7 @@ def test_without_a_baseline_there_are_no_changes(tmp_path):
 def test_one_seed_has_no_spread(tmp_path):
     runs = random_runs(tmp_path, {"baseline": 0.6, "cosen": 0.8}, seeds=(3,))
     row = make_leaderboard(runs, {}, objective="balanced").rows[0]
-    assert row.test["accuracy"].spread is None
+    assert row.test["accuracy"].deviation is None
     assert row.changes["accuracy"].low < row.changes["accuracy"].mean
 
 
@@ -255,7 +255,7 @@ def test_csv(board):
     row = row_of(board, "cosen")
     for name in METRICS:
         assert float(cosen[f"test_{name}"]) == row.test[name].mean
-        assert float(cosen[f"val_{name}_std"]) == row.val[name].spread
+        assert float(cosen[f"val_{name}_std"]) == row.val[name].deviation
     change = asdict(row.changes["objective"])
     assert [float(cosen[f"change_objective{end}"]) for end in ("", "_low", "_high")] == list(
         change.values()
@@ -274,7 +274,7 @@ def test_markdown(board):
     assert lines[1] == "| --- |" + " ---: |" * 7
     accuracy = row_of(board, "cosen").test["accuracy"]
     assert lines[2].startswith(
-        f"| cosen | {100 * accuracy.mean:.1f} ± {100 * accuracy.spread:.1f} | "
+        f"| cosen | {100 * accuracy.mean:.1f} ± {100 * accuracy.deviation:.1f} | "
     )
     assert lines[5] == "| smote |" + " - |" * 7
     assert lines[7:] == [
@@ -285,12 +285,6 @@ def test_markdown(board):
         "",
         "smote failed: too few cats",
     ]
-
-
-def test_figures():
-    assert Figure.of([]) is None
-    assert Figure.of([0.5]) == Figure(0.5, None)
-    assert Figure.of([0.25, 0.75]) == Figure(0.5, pytest.approx(0.5**0.5 / 2))
 
 
 def test_no_run_at_all():

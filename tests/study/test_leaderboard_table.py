@@ -5,7 +5,8 @@ import pytest
 from rich.console import Console
 
 from cosen.study.bootstrap import Change
-from cosen.study.leaderboard import Figure, Leaderboard, MethodRow, make_leaderboard
+from cosen.study.leaderboard import Leaderboard, MethodRow, make_leaderboard
+from cosen.study.spread import Spread
 from cosen.study.table import Measure, cells_of, headings_of, leaderboard_table
 from study.test_leaderboard import COSTS, random_runs
 
@@ -21,7 +22,7 @@ def printed(board, width, **options):
 def widest_board(measure=None):
     """Numbers as long as they come."""
     figures = {
-        name: Figure(1.0, 0.123)
+        name: Spread(1.0, 0.123, 3)
         for name in ("accuracy", "mean_recall", "g_mean", "macro_f1", "rare_recall", "error")
     }
     change = Change(-0.1234, -0.2345, 0.1234)

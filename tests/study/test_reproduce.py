@@ -19,7 +19,7 @@ from cosen.study.reproduce import (
     reproduce,
 )
 from cosen.study.study_folder import StudyFolder
-from cosen.study.summary import Spread, Summary, read_summaries
+from cosen.study.summary import Summary, read_summaries
 from data.named_layouts import cifar100
 from small_mnist import make_mnist
 from small_study import run_here
@@ -309,16 +309,3 @@ def test_a_summary_survives_its_file(tmp_path):
     (tmp_path / "summary.json").write_text(json.dumps(found))
     with pytest.raises(Exception, match="is not a summary of a study"):
         read_summaries(tmp_path)
-
-
-def test_a_mean_is_judged_by_its_95_per_cent_interval():
-    """Of Student's t: 12.706 standard errors with two seeds, 4.303 with three."""
-    three = Spread.of([1.0, 2.0, 3.0])
-    assert three.half_interval == pytest.approx(4.302653 / 3**0.5)
-    assert [three.against(number) for number in (-0.49, -0.48, 2, 4.48, 4.49)] == [
-        *("above", "within", "within", "within", "below"),
-    ]
-    assert Spread.of([1.0, 3.0]).half_interval == pytest.approx(12.706205)
-    assert Spread.of([1.0, 1.0]).against(1.1) == "below"
-    assert Spread.of([1.0]).half_interval is None
-    assert Spread.of([1.0]).against(99.0) is None

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 
 from cosen.report.shown import Shown, Side
-from cosen.study.leaderboard import Figure
+from cosen.study.spread import Spread
 
 
 def class_table(shown: Shown) -> list[dict[str, Any]]:
     """For each class its images and its recall, over seeds."""
     tested = np.mean([run.confusion.sum(1).numpy() for run in shown.chosen.runs.values()], axis=0)
     recalls = {role: _recalls(side) for role, side in shown.sides()}
-    unknown: list[Figure | None] = [None] * len(tested)
+    unknown: list[Spread | None] = [None] * len(tested)
     found = []
     for label, name in enumerate(shown.class_names):
         own = {role: recalls.get(role, unknown)[label] for role in ("baseline", "chosen")}
@@ -22,7 +22,7 @@ def class_table(shown: Shown) -> list[dict[str, Any]]:
                 "train": float(shown.train_counts[label]),
                 "test": float(tested[label]),
                 "recall": {role: figure and figure.mean for role, figure in own.items()},
-                "spread": {role: figure and figure.spread for role, figure in own.items()},
+                "spread": {role: figure and figure.deviation for role, figure in own.items()},
             }
         )
     return found
@@ -38,10 +38,10 @@ def confusions(shown: Shown) -> dict[str, list[list[int]] | None]:
     return {"baseline": None} | {role: side.confusion.tolist() for role, side in shown.sides()}
 
 
-def _recalls(side: Side) -> list[Figure | None]:
+def _recalls(side: Side) -> list[Spread | None]:
     """The recall of each class; a seed that did not test it is left out."""
     counts = [run.confusion.tolist() for run in side.runs.values()]
     return [
-        Figure.of([own[label][label] / sum(own[label]) for own in counts if any(own[label])])
+        Spread.of([own[label][label] / sum(own[label]) for own in counts if any(own[label])])
         for label in range(len(counts[0]))
     ]

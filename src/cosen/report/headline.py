@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from cosen.costs import Objective
 from cosen.report.shown import Shown, ShownRun
-from cosen.study.leaderboard import Figure
+from cosen.study.spread import Spread
 from cosen.study.table import Measure
 
 SHARES = {
@@ -37,13 +37,13 @@ def _line(
     found: dict[str, str | None] = {"name": title, "baseline": None}
     for role, side in shown.sides():
         values = [_value(run, name) for run in side.runs.values()]
-        figure = Figure.of([value for value in values if value is not None])
+        figure = Spread.of([value for value in values if value is not None])
         if figure is None:
             found[role] = "-"
-        elif figure.spread is None:
+        elif figure.deviation is None:
             found[role] = f"{value(figure.mean)}{unit}"
         else:
-            found[role] = f"{value(figure.mean)} ± {spread(figure.spread)}{unit}"
+            found[role] = f"{value(figure.mean)} ± {spread(figure.deviation)}{unit}"
     return found
 
 

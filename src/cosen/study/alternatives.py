@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from cosen.study.side_by_side import per_cent_text
-from cosen.study.summary import Spread, Summary
+from cosen.study.spread import Spread
+from cosen.study.summary import Summary
 
 ALTERNATIVES = (
     *("class-weights", "focal", "class-balanced", "ldam-drw", "balanced-softmax", "crt"),

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from cosen import functional as F
 from cosen.costs import Objective, validation_error
 from cosen.errors import RunError
 from cosen.study.bootstrap import LEVEL, Change, make_pair, paired_change
+from cosen.study.spread import Spread
 from cosen.study.table import Measure, markdown_table
 from cosen.training.run_folder import RunFolder
 
@@ -39,26 +40,6 @@ METRICS = (
 
 CHANGES = ("accuracy", "mean_recall", "objective")
 """What is compared with the baseline; a positive change is for the better in each."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A mean over seeds.
-
-    Attributes:
-        mean: The mean.
-        spread: The standard deviation over seeds; None with one seed.
-    """
-
-    mean: float
-    spread: float | None
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Figure | None":
-        """The mean and the spread of some values; None where there are none."""
-        if not values:
-            return None
-        return cls(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
 @dataclass(frozen=True)
@@ -80,8 +61,8 @@ class MethodRow:
     method: str
     seeds: tuple[int, ...]
     failures: dict[int, str]
-    test: dict[str, Figure | None]
-    val: dict[str, Figure | None]
+    test: dict[str, Spread | None]
+    val: dict[str, Spread | None]
     changes: dict[str, Change]
     seconds: float | None
 
@@ -181,14 +162,14 @@ def _test_error(row: MethodRow) -> float:
     return math.inf if error is None else error.mean
 
 
-def _figures(parts: Sequence["Part"], objective: Objective) -> dict[str, Figure | None]:
+def _figures(parts: Sequence["Part"], objective: Objective) -> dict[str, Spread | None]:
     """Each metric over seeds; a seed where it is undefined is left out of it."""
     if not parts:
         return {}
     values = {name: [part.metrics[name] for part in parts] for name in METRICS if name != "error"}
     values["error"] = [part.error(objective) for part in parts]
     return {
-        name: Figure.of([value for value in by_seed if value is not None])
+        name: Spread.of([value for value in by_seed if value is not None])
         for name, by_seed in values.items()
     }
 
@@ -322,8 +303,8 @@ def _check_same_split(first: FinishedRun, second: FinishedRun) -> None:
 
 
 def _row_from_json(found: Mapping[str, Any]) -> MethodRow:
-    def figures(part: str) -> dict[str, Figure | None]:
-        return {name: figure and Figure(**figure) for name, figure in found[part].items()}
+    def figures(part: str) -> dict[str, Spread | None]:
+        return {name: figure and Spread(**figure) for name, figure in found[part].items()}
 
     return MethodRow(
         method=found["method"],
@@ -342,7 +323,7 @@ def _csv_line(row: MethodRow) -> dict[str, Any]:
         for name in METRICS:
             figure = figures.get(name)
             line[f"{part}_{name}"] = figure and figure.mean
-            line[f"{part}_{name}_std"] = figure and figure.spread
+            line[f"{part}_{name}_std"] = figure and figure.deviation
     for name in CHANGES:
         change = row.changes.get(name)
         line[f"change_{name}"] = change and change.mean

@@ -29,7 +29,8 @@ from cosen.study.side_by_side import (
     per_cent_text,
     seconds_text,
 )
-from cosen.study.summary import Spread, Summary
+from cosen.study.spread import Spread
+from cosen.study.summary import Summary
 
 if TYPE_CHECKING:
     from cosen.study.timing import Overhead

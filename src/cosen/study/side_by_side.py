@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cosen.study.reproduce import Entry
-from cosen.study.summary import Spread, Summary, error_reduction
+from cosen.study.spread import Spread
+from cosen.study.summary import Summary, error_reduction
 
 
 @dataclass(frozen=True)

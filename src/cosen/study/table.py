@@ -14,7 +14,8 @@ from cosen.study.bootstrap import LEVEL, Change
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from cosen.study.leaderboard import Figure, Leaderboard, MethodRow
+    from cosen.study.leaderboard import Leaderboard, MethodRow
+    from cosen.study.spread import Spread
 
 HEADINGS = {
     "accuracy": "accuracy",
@@ -188,13 +189,13 @@ def _what_is_missing(row: "MethodRow") -> str:
 
 
 def _with_spread(
-    figure: "Figure | None", value: Callable[[float], str], spread: Callable[[float], str]
+    figure: "Spread | None", value: Callable[[float], str], spread: Callable[[float], str]
 ) -> tuple[str, ...]:
     if figure is None:
         return ("-",)
-    if figure.spread is None:
+    if figure.deviation is None:
         return (value(figure.mean),)
-    return value(figure.mean), f"± {spread(figure.spread)}"
+    return value(figure.mean), f"± {spread(figure.deviation)}"
 
 
 def _per_cent(share: float) -> str:

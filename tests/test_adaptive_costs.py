@@ -3,6 +3,7 @@
 import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,7 +12,13 @@ from hypothesis import strategies as st
 import cosen
 import reference
 from cosen import functional as F
-from cosen.costs import AdaptiveCosts, class_importance, validation_error, validation_noise
+from cosen.costs import (
+    AdaptiveCosts,
+    CostLearner,
+    class_importance,
+    validation_error,
+    validation_noise,
+)
 from cosen.costs.objective import validation_rates
 from cosen.errors import InputError
 
@@ -196,6 +203,35 @@ def test_state_is_kept():
 def test_bad_options_are_refused(options, message):
     with pytest.raises(InputError, match=message):
         AdaptiveCosts(COUNTS, **options)
+
+
+NAN = torch.full((2, 3), math.nan)
+
+
+@pytest.mark.parametrize("kind", [AdaptiveCosts, CostLearner])
+@pytest.mark.parametrize(
+    ("logits", "target", "message"),
+    [
+        (NAN, torch.tensor([0, 1]), "logits contain NaN"),
+        (torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), "validation has no samples"),
+        (torch.zeros(2, 4), torch.tensor([0, 1]), "has 4 outputs, but there are costs for 3 class"),
+        (torch.zeros(2), torch.tensor([0, 1]), "logits must have the shape"),
+        (np.zeros((2, 3)), torch.tensor([0, 1]), "logits must be a tensor, but is a ndarray"),
+        (torch.zeros(2, 3), [0, 1], "target must be a tensor, but is a list: use torch.as_tensor"),
+    ],
+)
+def test_nothing_is_learned_from_bad_validation(kind, logits, target, message):
+    learner = kind([50, 5, 2])
+    before = copy.deepcopy(learner.state_dict())
+    with pytest.raises(InputError, match=message):
+        learner.step(logits, target)
+    assert str(learner.state_dict()) == str(before)
+
+
+@pytest.mark.parametrize("kind", [AdaptiveCosts, CostLearner])
+def test_another_number_of_outputs_is_named(kind):
+    with pytest.raises(InputError, match="has 4 outputs, but there are costs for 3 classes: give"):
+        kind([50, 5, 2])(torch.zeros(2, 4), torch.tensor([0, 1]))
 
 
 def test_classes_without_samples_are_refused():

@@ -149,7 +149,7 @@ def test_a_missing_ray_is_told_with_what_to_install(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     done = run("compare", *ARGUMENTS, "--cluster=local", "--out=study")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].endswith("pip install 'cosen[cluster]'")
+    assert done.stderr.splitlines()[-1].endswith("pip install ray")
 
 
 # On a terminal

@@ -340,7 +340,11 @@ def test_weighted_losses_of_parts_add_up_to_that_of_the_whole(name):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("cosen", {"output": "round"}, "method cosen: output must be auto, linear or cosine"),
+        (
+            "cosen",
+            {"output": "round"},
+            "output of method cosen must be one of auto, linear",
+        ),
         ("focal", {"gamma": "abc"}, "option gamma of method focal must be a finite number"),
         ("focal", {"gamma": -1.0}, "method focal: gamma must not be negative|gamma"),
         ("class-balanced", {"beta": 1.0}, "method class-balanced: beta"),
@@ -362,6 +366,12 @@ def test_weighted_losses_of_parts_add_up_to_that_of_the_whole(name):
         ("cosen", {"cost_lr": "abc"}, "method cosen"),
         ("cosen", {"acceptance": "revert"}, "option of the paper's .* use --method cosen-paper"),
         ("cosen", {"loss": "hinge"}, "use cosen-hinge or cosen-mse"),
+        ("cosen", {"margn": 1}, "has no option 'margn': did you mean 'margin'. it has output, "),
+        ("cosen", {"margin": "abc"}, "option margin of method cosen must be a number, but is 'abc"),
+        ("cosen", {"learn_frequency": 1}, "must be true or false, but is 1"),
+        ("cosen-paper", {"cost_lt": 1}, "did you mean 'cost_lr'. it has trials, folds, cost_lr"),
+        ("cosen-paper", {"separability_every": 1.5}, "must be a whole number"),
+        ("cosen-hinge", {"sigma": 1}, "method cosen-hinge has no option 'sigma': it has cost_lr"),
     ],
 )
 def test_bad_options_are_refused_at_once(name, options, message):

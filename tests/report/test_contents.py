@@ -115,6 +115,17 @@ def test_what_a_verdict_says_of_classes(tmp_path, other, said):
     assert found["methods"] == {"baseline": "cosen (b)", "chosen": "cosen (a)"}
 
 
+def test_runs_that_were_not_trained_alike(tmp_path):
+    write_run(tmp_path / "a", COSTLY, epochs=30)
+    write_run(tmp_path / "b", PLAIN, method="baseline", epochs=3, network="resnet32")
+    found = contents(tmp_path / "a", tmp_path / "b")
+    assert found["caveats"][1] == (
+        "They were not trained alike, and that may be the difference: the other had "
+        "network=resnet32, epochs=3."
+    )
+    assert made(found)["held against"] == "baseline, with network=resnet32, epochs=3"
+
+
 def test_a_difference_beyond_noise(tmp_path):
     target = [0] * 40 + [1] * 40 + [2] * 40
     write_run(tmp_path / "good", target, target=target)

@@ -108,6 +108,7 @@ def test_many_classes_are_not_all_listed(quick, no_training):
         ({"network": "vgg"}, "network of CoSenClassifier must be one of auto, head, small-cnn"),
         ({"network": "small-cnn"}, r"takes images .* but X has \(100, 5\)"),
         ({"epochs": 0}, "epochs must be at least 1"),
+        ({"epochs": "ten"}, "epochs must be a whole number, but is 'ten'"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
         ({"hidden": 0}, "hidden must be at least 1"),
         ({"lr": 0.0}, "lr must be finite and positive"),

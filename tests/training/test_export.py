@@ -18,7 +18,7 @@ import cosen
 from cosen.cli import use
 from cosen.data.batches import IMAGENET
 from cosen.data.preprocess import Preprocess
-from cosen.errors import RunError
+from cosen.errors import InputError, RunError
 from cosen.training import export
 from cosen.training.config import TrainConfig
 from cosen.training.export import export_onnx, graph_operations
@@ -151,7 +151,7 @@ def test_outputs_that_differ_are_refused_and_what_was_there_is_kept(run, tmp_pat
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime", "onnxscript"])
 def test_a_missing_package_is_named(run, tmp_path, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(RunError, match=rf"package {package}: pip install 'cosen\[export\]'"):
+    with pytest.raises(RunError, match=f"{package}: pip install onnx onnxruntime onnxscript"):
         export_onnx(run, tmp_path / "model.onnx")
 
 
@@ -160,6 +160,8 @@ def test_a_wrong_place_is_refused(run, tmp_path):
         export_onnx(run, tmp_path)
     with pytest.raises(RunError, match="a folder that is not there"):
         export_onnx(run, tmp_path / "no" / "model.onnx")
+    with pytest.raises(InputError, match=r"the file is ONNX: name it .*/model\.onnx, not .*\.pt"):
+        export_onnx(run, tmp_path / "model.pt")
     with pytest.raises(RunError, match="is not a run folder"):
         export_onnx(tmp_path, tmp_path / "model.onnx")
 

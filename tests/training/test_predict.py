@@ -244,6 +244,23 @@ def test_images_that_are_not_there_are_refused(run, tmp_path):
         predict_images(run, [])
 
 
+def test_a_run_that_is_not_finished_is_used_with_a_word(run, data, tmp_path, caplog):
+    shutil.copytree(run, tmp_path / "stopped")
+    (tmp_path / "stopped" / "metrics.json").unlink()
+    with caplog.at_level(logging.WARNING, "cosen"):
+        assert predict_images(run, data) == predict_images(tmp_path / "stopped", data)
+    assert caplog.messages == [
+        f"{tmp_path / 'stopped'} is not finished, its best model so far is used: go on with cosen "
+        f"train --resume {tmp_path / 'stopped'}"
+    ]
+
+
+def test_a_study_is_told_from_a_run(run, data, tmp_path):
+    shutil.copytree(run, tmp_path / "runs" / "cosen" / "0")
+    with pytest.raises(RunError, match=r"not a run folder: .*; a study has some, such as .*cosen"):
+        predict_images(tmp_path, data)
+
+
 def test_what_is_no_run_folder_is_refused(data, tmp_path):
     for use_run in (predict_images, evaluate_run):
         with pytest.raises(RunError, match="is not a run folder"):
@@ -311,6 +328,8 @@ def test_evaluate_orders_classes_by_name_and_names_those_that_differ(run, data, 
     table.write_text("path,label\n" + "".join(f"{path},{name}\n" for path, name in rows))
     assert np.array(evaluate_run(run, table)["all"]["confusion"]).sum(1).tolist() == [1, 1, 1]
 
+    with pytest.raises(DataError, match="has none of the model's classes, which are 'blue', "):
+        evaluate_run(run, "digits")
     shutil.copytree(data, tmp_path / "more")
     shutil.copytree(data / "red", tmp_path / "more" / "pink")
     with pytest.raises(DataError, match="does not know: 'pink'; leave them out with --exclude"):

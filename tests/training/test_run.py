@@ -250,7 +250,24 @@ def test_changed_data_is_noticed(quick_train, make_folder):
 def test_mistakes_are_one_sentence_before_training(quick_train, settings, error, message, tmp_path):
     with pytest.raises(error, match=message):
         quick_train(**settings)
-    assert not (tmp_path / "run" / "checkpoint.pt").exists()
+    assert not (tmp_path / "run").exists()  # its name is free again
+
+
+def test_nothing_that_was_there_is_removed(tmp_path):
+    (tmp_path / "mine").mkdir()
+    with RunFolder(tmp_path / "mine").in_use():
+        pass
+    with RunFolder(tmp_path / "a" / "b").in_use():
+        (tmp_path / "a" / "note.txt").touch()
+    assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["a", "note.txt", "mine"]
+
+
+def test_going_on_from_another_folder_is_told(quick_train, make_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(make_folder(cat=12, dog=12).parent)
+    quick_train(data="images", epochs=1)
+    monkeypatch.chdir("/")
+    with pytest.raises(RunError, match="was trained on images, which is not there from /: go on"):
+        quick_train(resume=True)
 
 
 # Parts

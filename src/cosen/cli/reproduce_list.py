@@ -76,7 +76,8 @@ def _paper(entry: "Entry") -> str:
 
     lines: list[str] = []
     for method, number in entry.row.numbers.items():
-        words = f"{method} {paper_text(entry, number)}"
+        called = "CoSen" if method == "cosen" else method  # our default of that name is another
+        words = f"{called} {paper_text(entry, number)}"
         if method in entry.row.spread:
             words += f" ± {entry.row.spread[method]:.1f}"
         if lines and len(lines[-1]) + len(words) + 2 <= PAPER_WIDTH:
@@ -106,6 +107,8 @@ def _time(entry: "Entry", preset: "Preset") -> str:
 def _words(minutes: float | None) -> str:
     if minutes is None:
         return "GPU"
+    if minutes < 1:
+        return "< 1 min"
     return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
 
 

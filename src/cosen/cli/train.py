@@ -169,6 +169,10 @@ def _print_metrics(run: "RunFolder", test: dict[str, Any], console: "Console") -
         f"accuracy {100 * test['accuracy']:.2f} %, mean recall {100 * test['mean_recall']:.2f} %, "
         f"rarest third {rare}, error {100 * test['error']:.2f} %, on {test['samples']} test images"
     )
+    untested = [about["class_names"][label] for label in order if not counts["test"][label]]
+    if untested:
+        names = ", ".join(map(repr, untested))
+        console.print(Text(f"No test image of {names}: recall is unknown there, and left out."))
     console.print(Text(f"Everything is in {run.path}"))
 
 
@@ -192,7 +196,7 @@ def _free_folder(data: str, method: str, seed: int) -> Path:
         raise InputError("name the run folder with --out, so that all processes use the same")
     if "COSEN_OUT" in os.environ:  # this process was started by the first one
         return Path(os.environ["COSEN_OUT"])
-    base = f"{Path(data.replace(':', '-')).stem}-{method}-{seed}"
+    base = f"{Path(data.replace(':', '-')).stem}-{method.replace(':', '-')}-{seed}"
     folder, number = Path("runs") / base, 2
     while folder.exists():
         folder, number = Path("runs") / f"{base}-{number}", number + 1

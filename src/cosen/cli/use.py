@@ -96,8 +96,8 @@ def _print_metrics(class_names: list[str], metrics: dict[str, Any]) -> None:
     console.print(table)
     console.print(
         f"accuracy {100 * metrics['accuracy']:.2f} %, "
-        f"mean recall {100 * metrics['mean_recall']:.2f} %, error {metrics['error']:.4f}, "
-        f"on {metrics['samples']} images"
+        f"mean recall {100 * metrics['mean_recall']:.2f} %, "
+        f"error {100 * metrics['error']:.2f} %, on {metrics['samples']} images"
     )
 
 

@@ -141,8 +141,8 @@ class AdaptiveCosts(LearnedCosts):
             target: Its classes, shape ``(V,)``.
             features: Not needed.
         """
-        device = self.costs.device
-        logits, target = logits.to(device).float(), target.to(device)
+        logits, target = self._validation(logits, target)
+        logits = logits.float()
         counts, error, accepted = self._judge(logits, target)
         weights = self._sample_weights(counts.sum(1), target)
         if self.learn_frequency:

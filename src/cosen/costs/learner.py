@@ -135,9 +135,9 @@ class CostLearner(LearnedCosts):
             target: Its classes, shape ``(V,)``.
             features: Its penultimate features, shape ``(V, D)``; needed only where S takes part.
         """
+        logits, target = self._validation(logits, target)
         device, classes = self.costs.device, len(self.costs)
-        target = target.to(device)
-        counts, error, accepted = self._judge(logits.to(device), target)
+        counts, error, accepted = self._judge(logits, target)
         if not accepted:
             self._answer_a_rise()
         if self.needs_features and self.steps % self.separability_every == 0:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from cosen import functional as F
 from cosen.costs.objective import Objective, validation_error
-from cosen.functional.checks import check_misclassification_costs
+from cosen.errors import InputError
+from cosen.functional.checks import check_logits, check_misclassification_costs, check_tensor
 from cosen.losses import CostSensitiveLoss
 
 _log = logging.getLogger("cosen")
@@ -78,6 +79,7 @@ class LearnedCosts(torch.nn.Module, ABC):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The cost-sensitive loss with the present costs."""
+        self._check_outputs(logits)
         loss: Tensor = self.criterion(logits, target)
         return loss
 
@@ -90,6 +92,25 @@ class LearnedCosts(torch.nn.Module, ABC):
             target: Its classes, shape ``(V,)``.
             features: Its penultimate features, shape ``(V, D)``, where they are needed.
         """
+
+    def _validation(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Both on the device of the costs; what nothing can be learned from is refused."""
+        check_tensor(logits, name="logits")
+        check_logits(logits.detach().cpu())  # once an epoch its values may be read anywhere
+        check_tensor(target, name="target")
+        self._check_outputs(logits)
+        if len(logits) == 0:
+            raise InputError("validation has no samples: costs cannot be learned without any")
+        device = self.costs.device
+        return logits.to(device), target.to(device)
+
+    def _check_outputs(self, logits: Tensor) -> None:
+        classes = len(self.costs)
+        if isinstance(logits, Tensor) and logits.ndim == 2 and logits.shape[1] != classes:
+            raise InputError(
+                f"the network has {logits.shape[1]} outputs, but there are costs for {classes} "
+                "classes: give the counts of as many classes as it has outputs"
+            )
 
     def _judge(self, logits: Tensor, target: Tensor) -> tuple[Tensor, float, bool]:
         """The validation counts, their error, and whether that is no more than the least so far."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from cosen.data.images import SYSTEM_FILES
-from cosen.data.labelled import LabelledImages
+from cosen.data.labelled import LabelledImages, check_excluded
 from cosen.data.stores import ImageFiles, printable
 from cosen.errors import DataError
 
@@ -40,6 +40,8 @@ def from_folder(root: Path | str, *, exclude: tuple[str, ...] = ()) -> LabelledI
     parts = _part_folders(root, exclude)
     split = bool(parts)
     tops = parts or {root: ""}
+    known = {folder.name for top in {root, *tops} for folder in _folders(top)}
+    check_excluded(exclude, known, printable(str(root)))
 
     found: list[tuple[str, str, Path]] = []  # class, part, file
     empty: list[str] = []

@@ -1,5 +1,6 @@
 """Images with their classes: what every source becomes and every split is a part of."""
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -91,10 +92,15 @@ class LabelledImages:
 
     def without_classes(self, names: list[str]) -> "LabelledImages":
         """The images of all other classes."""
-        for name in names:
-            if name not in self.class_names:
-                raise DataError(unknown_class(name, self.class_names, self.source))
+        check_excluded(names, self.class_names, self.source)
         return self.only_classes([name for name in self.class_names if name not in names])
+
+
+def check_excluded(names: Iterable[str], class_names: Collection[str], source: str) -> None:
+    """Refuse to leave out a class that is not there: most likely it is misspelt."""
+    for name in names:
+        if name not in class_names:
+            raise DataError(unknown_class(name, tuple(sorted(class_names)), source))
 
 
 def unknown_class(name: str, class_names: tuple[str, ...], source: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from cosen.data.folder import PART_FOLDERS
-from cosen.data.labelled import LabelledImages
+from cosen.data.labelled import LabelledImages, check_excluded
 from cosen.data.stores import ImageFiles
 from cosen.errors import DataError
 
@@ -40,6 +40,7 @@ def from_table(
                 f"{table} has no column {column!r}, but {', '.join(sorted(columns)) or 'none'}: "
                 "the first line must name the columns, at least path and label"
             )
+    check_excluded(exclude, {row[label_column] for row in rows}, str(table))
     rows = [row for row in rows if row[label_column] not in exclude]
     paths = [table.parent / row[path_column] for row in rows]
     missing = [str(path) for path in paths if not path.is_file()]

@@ -19,8 +19,16 @@ def values_are_readable(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
+def check_tensor(tensor: Tensor, *, name: str) -> None:
+    """``tensor`` is one, not an array or a list."""
+    if not isinstance(tensor, Tensor):
+        kind = type(tensor).__name__
+        raise InputError(f"{name} must be a tensor, but is a {kind}: use torch.as_tensor({name})")
+
+
 def check_logits(logits: Tensor) -> None:
     """``logits`` is ``(B, C)`` with a class at least, floating, with no NaN."""
+    check_tensor(logits, name="logits")
     if logits.ndim != 2 or logits.shape[1] == 0:
         raise InputError(
             "logits must have the shape (samples, classes) with at least one class, "
@@ -39,6 +47,7 @@ def check_logits(logits: Tensor) -> None:
 def check_target(target: Tensor, logits: Tensor, *, ignore_index: int) -> None:
     """``target`` is ``(B,)`` class indices or ``(B, C)`` class probabilities."""
     samples, classes = logits.shape
+    check_tensor(target, name="target")
     check_same_device(target, logits, name="target", other="logits")
     if target.is_floating_point():
         _check_probabilities(target, samples, classes)

@@ -2,10 +2,9 @@
 
 import importlib
 import inspect
-import math
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 from cosen.errors import InputError
 from cosen.methods.balanced_softmax import BalancedSoftmaxMethod
@@ -26,6 +25,7 @@ from cosen.methods.method import (
     SamplingMethod,
     Setting,
 )
+from cosen.methods.options import check_options
 from cosen.methods.smote import Smote
 from cosen.methods.smote_rsb import SmoteRSB
 from cosen.methods.sosr import SOSR
@@ -111,16 +111,7 @@ def make_method(name: str, options: Mapping[str, Any] | None = None) -> Method:
     """
     method = find_method(name)
     options = options or {}
-    known = inspect.signature(method).parameters
-    takes_any = any(entry.kind is entry.VAR_KEYWORD for entry in known.values())
-    for option in options:
-        if option not in known and not takes_any:
-            has = f"it has {', '.join(known)}" if known else "it has none"
-            raise InputError(f"method {name} has no option {option!r}: {has}")
-    hints = get_type_hints(method)
-    for option, value in options.items():
-        if option in known and option in hints:
-            _check_kind(name, option, value, hints[option])
+    check_options(name, options, method)
     shown = ", ".join(f"{key}={value!r}" for key, value in options.items())
     try:
         return method(**options)
@@ -128,24 +119,6 @@ def make_method(name: str, options: Mapping[str, Any] | None = None) -> Method:
         raise InputError(f"method {name}: {error}") from error
     except (TypeError, ValueError) as error:
         raise InputError(f"method {name} does not take the options {shown} ({error})") from error
-
-
-def _check_kind(method: str, option: str, value: Any, kind: Any) -> None:
-    """Refuse a value of another kind than the option's, such as a text for a number."""
-    wanted = None
-    if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            wanted = f"one of {', '.join(map(str, get_args(kind)))}"
-    elif kind is float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        wanted = None if is_number and math.isfinite(value) else "a finite number"
-    elif kind is int:
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        wanted = None if is_whole else "a whole number"
-    elif kind is str and not isinstance(value, str):
-        wanted = "a text"
-    if wanted is not None:
-        raise InputError(f"option {option} of method {method} must be {wanted}, but is {value!r}")
 
 
 def _imported(module: str, attribute: str) -> type[Method]:

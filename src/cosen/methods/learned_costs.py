@@ -12,10 +12,13 @@ from cosen.costs import AdaptiveCosts, CostLearner, LossName
 from cosen.errors import InputError
 from cosen.methods.cost_table import read_misclassification_costs
 from cosen.methods.method import NetworkMethod, Setting
+from cosen.methods.options import check_options
 
 TAKEN = ("reduction", "objective", "loss")
 """What is not for the user to set here: training decides it."""
 
+DECIDED = ("class_counts", *TAKEN)
+"""The same with what only the data can say."""
 
 Output = Literal["auto", "linear", "cosine"]
 
@@ -53,8 +56,11 @@ class Cosen(NetworkMethod):
                 raise InputError(
                     f"{name} is an option of the paper's algorithm: use --method cosen-paper"
                 )
+        check_options(
+            self.name, options, AdaptiveCosts, besides=["output"], without=DECIDED, finite=False
+        )
         self.options = options
-        AdaptiveCosts([1, 1], **options)  # refuses unknown options and bad values now
+        AdaptiveCosts([1, 1], **options)  # refuses bad values now
 
     def cosine_scale(self, setting: Setting) -> float | None:
         cosine = setting.learns_features if self.output == "auto" else self.output == "cosine"
@@ -91,9 +97,17 @@ class CosenPaper(NetworkMethod):
                 raise InputError(f"{name} must be at least {least}, but is {value}")
         self.trials, self.folds = trials, folds
         _check_not_taken(self.name, options)
+        check_options(
+            self.name,
+            options,
+            CostLearner,
+            besides=["trials", "folds"] if self.name == CosenPaper.name else [],
+            without=DECIDED,
+            finite=False,
+        )
         self.options = self.defaults | options
         plain = {name: value for name, value in self.options.items() if name != "expert"}
-        CostLearner([1, 1], **plain)  # refuses unknown options and bad values now
+        CostLearner([1, 1], **plain)  # refuses bad values now
 
     def check(self, setting: Setting) -> None:
         super().check(setting)

@@ -1,5 +1,7 @@
 """Checks of what goes into a network, with messages that say what to do."""
 
+from numbers import Integral
+
 from torch import Tensor
 
 from cosen.errors import InputError
@@ -22,5 +24,7 @@ def check_images(images: Tensor, *, channels: int, least_size: int = 1) -> None:
 def check_counts(**counts: int) -> None:
     """Refuse sizes that are not positive: ``check_counts(num_classes=num_classes)``."""
     for name, count in counts.items():
+        if not isinstance(count, Integral):  # NumPy's whole numbers too
+            raise InputError(f"{name} must be a whole number, but is {count!r}")
         if count < 1:
             raise InputError(f"{name} must be at least 1, but is {count}")

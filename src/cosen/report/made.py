@@ -135,14 +135,23 @@ def _held_against(shown: Shown) -> str:
     if shown.baseline is None:
         return ""
     other = next(iter(shown.baseline.runs.values())).about["config"]
+    called, differing = _called(other["method"], other["options"]), settings_apart(shown)
+    return f"{called}, with {differing}" if differing else called
+
+
+def settings_apart(shown: Shown) -> str:
+    """What the other runs were set otherwise, but for the method; empty where nothing was."""
+    if shown.baseline is None:
+        return ""
+    other = next(iter(shown.baseline.runs.values())).about["config"]
     own = shown.first.about["config"]
-    differing = {
-        name: value
-        for name, value in other.items()
-        if name not in ("method", "options", *OF_THE_MACHINE) and own.get(name) != value
-    }
-    called = _called(other["method"], other["options"])
-    return f"{called}, with {_settings(differing)}" if differing else called
+    return _settings(
+        {
+            name: value
+            for name, value in other.items()
+            if name not in ("method", "options", *OF_THE_MACHINE) and own.get(name) != value
+        }
+    )
 
 
 def _settings(values: Mapping[str, Any]) -> str:

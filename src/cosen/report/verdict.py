@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from cosen.costs import Objective, validation_error
+from cosen.report.made import settings_apart
 from cosen.report.shown import Shown, Side
 from cosen.study.bootstrap import LEVEL, Change
 from cosen.study.table import Measure
@@ -21,7 +22,17 @@ def caveats(shown: Shown) -> list[str]:
     found = []
     if shown.baseline is not None and len(shown.seeds) == 1:
         found.append("There is one seed: the interval does not cover how training itself varies.")
-    return found + untested(shown)
+    return found + _unequal(shown) + untested(shown)
+
+
+def _unequal(shown: Shown) -> list[str]:
+    """What the other run was set otherwise than this one, as a sentence."""
+    differing = settings_apart(shown)
+    if not differing:
+        return []
+    return [
+        f"They were not trained alike, and that may be the difference: the other had {differing}."
+    ]
 
 
 def untested(shown: Shown) -> list[str]:

@@ -68,7 +68,7 @@ def _connected(address: str) -> Iterator[Any]:
         import ray
     except ImportError as error:
         raise InputError(
-            "running on a cluster needs Ray, which is not installed: pip install 'cosen[cluster]'"
+            "running on a cluster needs Ray, which is not installed: pip install ray"
         ) from error
     if ray.is_initialized():  # by the program that called: it stays as it is
         yield ray

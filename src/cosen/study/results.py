@@ -31,6 +31,7 @@ from cosen.study.side_by_side import (
 )
 from cosen.study.spread import Spread
 from cosen.study.summary import Summary
+from cosen.training.atomic import make_folder, write_text
 
 if TYPE_CHECKING:
     from cosen.study.timing import Overhead
@@ -74,7 +75,8 @@ def render_results(
             parts += [
                 "### Against today's alternatives",
                 "Mean class recall on test in per cent, the best of each column in bold; an "
-                "average is given to methods that have all columns.",
+                "average is given to methods that have all columns. A column is run by the "
+                f"command of its row above with `--methods {','.join(ALTERNATIVES)}`.",
                 methods_table(compared, methods=_without_parts(compared)),
                 against_alternatives(compared),
             ]
@@ -102,7 +104,8 @@ def _parts_tables(summaries: Mapping[str, Summary]) -> list[str]:
     told = "; ".join(f"`{name}`: {DESCRIPTIONS[name]}" for name in names if name in DESCRIPTIONS)
     words = [
         f"Mean class recall on test in per cent, the best of each column in bold. {told}. The "
-        "output layer is linear but where cosines are named."
+        "output layer is linear but where cosines are named. A column is run by the command of its "
+        "row above with `--ablation`."
     ]
     if LinearOutput.name in names:
         shown = [(protocol, _with_linear_output(found)) for protocol, found in studies]
@@ -398,8 +401,8 @@ def write_page(path: Path, generated: str) -> None:
     """Put the generated part between the markers of a page; a page that is not there is begun."""
     block = f"{START}\n\n{generated}\n{END}\n"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"# Results\n\n{block}", encoding="utf-8")
+        make_folder(path.parent)
+        write_text(path, f"# Results\n\n{block}")
         return
     text = path.read_text(encoding="utf-8")
     before, start, rest = text.partition(START)
@@ -409,4 +412,4 @@ def write_page(path: Path, generated: str) -> None:
             f"{path} has no place for the figures: write the lines {START} and {END} where they "
             "are to stand"
         )
-    path.write_text(before + block.removesuffix("\n") + after, encoding="utf-8")
+    write_text(path, before + block.removesuffix("\n") + after)

@@ -113,6 +113,11 @@ def _stored(folder: RunFolder, objective: Objective) -> dict[str, Any]:
 def _with_classes_of(facts: ModelFacts, data: LabelledImages) -> LabelledImages:
     """The data with its classes numbered as the model's outputs; it may lack some of them."""
     unknown = [name for name in data.class_names if name not in facts.class_names]
+    if len(unknown) == len(data.class_names):
+        raise DataError(
+            f"{data.source} has none of the model's classes, which are "
+            f"{', '.join(map(repr, facts.class_names))}: name its classes as the model does"
+        )
     if unknown:
         raise DataError(
             f"{data.source} has classes that the model does not know: "

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 import cosen
 from cosen.data.batches import Normalise
-from cosen.errors import RunError
+from cosen.errors import InputError, RunError
 from cosen.training.atomic import write_whole
 from cosen.training.model_file import ImageClassifier, ModelFacts
 from cosen.training.predict import open_model
@@ -85,6 +85,8 @@ def export_onnx(run: Path | str, out: Path | str) -> ExportCheck:
     if out.is_dir() or not out.parent.is_dir():
         what = "is a folder" if out.is_dir() else "is in a folder that is not there"
         raise RunError(f"{out} {what}: name a file such as model.onnx")
+    if out.suffix.lower() != ".onnx":
+        raise InputError(f"the file is ONNX: name it {out.with_suffix('.onnx')}, not {out}")
     classifier, facts = open_model(run)
     model = _FromPixels(classifier, facts.normalise).eval()
     content = _exported(model, facts)
@@ -105,12 +107,13 @@ def graph_operations(path: Path | str) -> Counter[str]:
 
 
 def _require_packages() -> None:
-    for name in ("onnx", "onnxruntime", "onnxscript"):
+    needed = ("onnx", "onnxruntime", "onnxscript")
+    for name in needed:
         try:
             import_module(name)
         except ImportError as error:
             raise RunError(
-                f"exporting needs the package {name}: pip install 'cosen[export]'"
+                f"exporting needs the package {name}: pip install {' '.join(needed)}"
             ) from error
 
 

@@ -217,6 +217,13 @@ def open_model(run: Path | str) -> tuple[ImageClassifier, ModelFacts]:
     run = Path(run)
     if not (run / "model.json").exists():
         RunFolder.existing(run)
+    folder = RunFolder(run)
+    if folder.has_run and not folder.is_finished:
+        _log.warning(
+            "%s is not finished, its best model so far is used: go on with cosen train --resume %s",
+            run,
+            run,
+        )
     return load_model(run)
 
 

@@ -22,6 +22,7 @@ import cosen
 from cosen.data.augmentation import check_names
 from cosen.data.decoding import Progress
 from cosen.data.imbalance import parse_imbalance
+from cosen.data.named import NAMED
 from cosen.errors import InputError, RunError
 from cosen.methods import Method, make_method
 from cosen.methods.baseline import Baseline
@@ -67,6 +68,7 @@ def train(
         config = replace(config, method=method.name, options={})
     if resume:
         config = saved_config(RunFolder.existing(out))
+        _check_data_is_there(out, config)
     elif run.has_run and _is_first_process():
         raise RunError(
             f"{out} holds a run already: go on with it (--resume {out}), or use another --out"
@@ -99,6 +101,17 @@ def train(
         else:
             _leave_processes(fabric)
     return run
+
+
+def _check_data_is_there(out: Path, config: TrainConfig) -> None:
+    """Refuse to go on in another folder than that which the data was named from."""
+    path = Path(config.data).expanduser()
+    is_named = config.data.partition(":")[0] in NAMED
+    if not (is_named or path.is_absolute() or path.exists()):
+        raise RunError(
+            f"{out} was trained on {config.data}, which is not there from {Path.cwd()}: go on in "
+            "the folder where the run was started"
+        )
 
 
 def check_config(config: TrainConfig, *, method: Method | None = None) -> None:

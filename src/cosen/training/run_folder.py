@@ -15,8 +15,9 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from torch import Tensor
 
 from cosen.costs import CostStep, Objective
 from cosen.errors import RunError
-from cosen.training.atomic import write_text, write_with
+from cosen.training.atomic import make_folder, write_text, write_with
 
 
 @dataclass(frozen=True)
@@ -82,16 +83,20 @@ class RunFolder:
         """A folder that holds a run; anything else is refused."""
         run = cls(path)
         if not (run.path / "run.json").is_file():
-            raise RunError(f"{path} is not a run folder: there is no run.json in it")
+            runs = sorted(run.path.glob("runs/*/*/run.json"))
+            hint = f"; a study has some, such as {runs[0].parent}" if runs else ""
+            raise RunError(f"{path} is not a run folder: there is no run.json in it{hint}")
         return run
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Hold the folder: a second process that wants to write to it is refused."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(f"cannot make the folder {self.path}: {error.strerror}") from error
+        """Hold the folder: a second process that wants to write to it is refused.
+
+        Where nothing came of it, no folder is left behind.
+        """
+        ancestors = [self.path, *self.path.parents]
+        made = [folder for folder in ancestors if not folder.exists()]
+        make_folder(self.path)
         lock = FileLock(self.path / ".lock", blocking=False)
         try:
             lock.acquire()
@@ -102,6 +107,11 @@ class RunFolder:
         try:
             yield
         finally:
+            with suppress(OSError):  # a folder that has something in it stays
+                if all(entry.name == ".lock" for entry in self.path.iterdir()):
+                    (self.path / ".lock").unlink()
+                    for folder in made:
+                        folder.rmdir()
             lock.release()
 
     @property
@@ -124,6 +134,7 @@ class RunFolder:
     def forget(self) -> None:
         """Take back that there is a run here."""
         (self.path / "run.json").unlink(missing_ok=True)
+        shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
 
     def about(self) -> dict[str, Any]:
         return self._read_json("run.json")

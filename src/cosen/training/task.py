@@ -222,10 +222,10 @@ def make_task(
         validation=config.validation,
     )
     if not len(splits.val):
-        raise DataError(
-            f"{data.source}: nothing is left to validate on; every class has fewer than three "
-            "training images, or --validation is 0"
-        )
+        why = "every class has fewer than three training images: add some"
+        if not config.validation:
+            why = "validation is 0: set it to a share such as 0.05"
+        raise DataError(f"{data.source}: nothing is left to validate on, as {why}")
     backbone, features = None, None
     options: dict[str, Any] = {"channels": preprocess.channels, **config.network_options}
     if name == "head":

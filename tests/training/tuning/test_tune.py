@@ -72,8 +72,12 @@ def test_an_expert_decides(tmp_path, config):
     [
         ({}, {"folds": 1}, "folds must be at least 2, but is 1"),
         ({}, {"trials": 0}, "trials must be at least 1, but is 0"),
-        ({"options.acceptance": "sometimes"}, {}, "acceptance must be one of shrink, revert"),
-        ({"options.no_such": 1}, {}, "does not take the options no_such=1"),
+        (
+            {"options.acceptance": "sometimes"},
+            {},
+            "cosen-paper must be one of shrink, revert",
+        ),
+        ({"options.no_such": 1}, {}, "has no option 'no_such'"),
         ({"method": "smote"}, {}, "tune is for the method cosen-paper, but the method is smote"),
         ({"method": "cosen-hinge"}, {}, "but the method is cosen-hinge: leave that setting out"),
         ({"options.trials": 5}, {}, "options.trials is for cosen train: give --trials instead"),

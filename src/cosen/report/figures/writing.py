@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cosen.errors import InputError, RunError
+from cosen.errors import InputError
 from cosen.networks.choices import among
 from cosen.report.figures.style import paper_style
-from cosen.training.atomic import write_with
+from cosen.training.atomic import make_folder, write_with
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,10 +49,7 @@ def write_figure(
         name: The files' name without its end.
         formats: ``svg``, ``png``, ``pdf``.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot make the folder {folder}: {error.strerror}") from error
+    make_folder(folder)
     written = []
     with paper_style(), warnings.catch_warnings(record=True) as told:
         warnings.filterwarnings("always", message="Glyph .* missing from font")

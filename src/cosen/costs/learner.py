@@ -63,8 +63,8 @@ class CostLearner(LearnedCosts):
         >>> learner = CostLearner([90, 10])
         >>> step = learner.step(torch.tensor([[2.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1]))
         >>> step.val_error, learner.costs
-        (0.5, tensor([[0.9000, 0.1218],
-                      [0.9000, 0.0135]]))
+        (0.5, tensor([[0.7517, 0.3378],
+                      [0.7517, 0.0375]]))
     """
 
     frequency_matrix: Tensor
@@ -83,7 +83,7 @@ class CostLearner(LearnedCosts):
         objective: Objective = "overall",
         separability_mean: float = 1.0,
         separability_std: float = math.inf,
-        confusion_mean: float = 1.0,
+        confusion_mean: float = 0.7,
         confusion_std: float = 0.5,
         separability_every: int = 10,
         relative_to: RelativeTo = "total",

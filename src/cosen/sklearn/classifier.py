@@ -116,7 +116,7 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         objective: Literal["overall", "balanced"] | ArrayLike = "balanced",
         cost_lr: float = 1.0,
         acceptance: Acceptance = "shrink",
-        confusion_mean: float = 1.0,
+        confusion_mean: float = 0.7,
         confusion_std: float = 0.5,
         separability_mean: float = 1.0,
         separability_std: float = math.inf,

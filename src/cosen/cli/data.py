@@ -57,8 +57,8 @@ def _print_inspection(inspection: "Inspection", console: "Console") -> None:
 
     total = sum(sum(counts) for counts in inspection.counts.values())
     classes = len(inspection.class_names)
-    broken = f"files, {len(inspection.broken)} of them broken" if inspection.broken else "images"
-    console.print(Text(f"{inspection.source}: {total} {broken}, {classes} classes"))
+    what = f"files, {len(inspection.broken)} of them broken" if inspection.broken else "images"
+    console.print(Text(f"{inspection.source}: {total} {what}, {classes} classes"))
     table = Table("class", box=None, pad_edge=False)
     for part in inspection.counts:
         table.add_column("images" if part == "all" else part, justify="right")

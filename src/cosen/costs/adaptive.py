@@ -141,7 +141,7 @@ class AdaptiveCosts(LearnedCosts):
             target: Its classes, shape ``(V,)``.
             features: Not needed.
         """
-        logits, target = self._validation(logits, target)
+        logits, target = self._checked_validation(logits, target)
         logits = logits.float()
         counts, error, accepted = self._judge(logits, target)
         weights = self._sample_weights(counts.sum(1), target)

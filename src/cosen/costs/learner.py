@@ -135,7 +135,7 @@ class CostLearner(LearnedCosts):
             target: Its classes, shape ``(V,)``.
             features: Its penultimate features, shape ``(V, D)``; needed only where S takes part.
         """
-        logits, target = self._validation(logits, target)
+        logits, target = self._checked_validation(logits, target)
         device, classes = self.costs.device, len(self.costs)
         counts, error, accepted = self._judge(logits, target)
         if not accepted:

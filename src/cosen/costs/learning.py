@@ -93,7 +93,7 @@ class LearnedCosts(torch.nn.Module, ABC):
             features: Its penultimate features, shape ``(V, D)``, where they are needed.
         """
 
-    def _validation(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def _checked_validation(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Both on the device of the costs; what nothing can be learned from is refused."""
         check_tensor(logits, name="logits")
         check_logits(logits.detach().cpu())  # once an epoch its values may be read anywhere

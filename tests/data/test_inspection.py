@@ -51,8 +51,8 @@ def test_leaks_and_conflicts(make_folder):
     (conflict,) = inspection.conflicts
     assert set(conflict.classes) == {"cat", "dog"}
     said = " ".join(inspection.suggestions)
-    assert "2 images stand in more than one split" in said
-    assert "1 images stand in more than one class" in said
+    assert "Images in more than one split: 2;" in said
+    assert "Images in more than one class: 1;" in said
 
 
 def test_broken_and_animated_files(make_folder):

@@ -194,24 +194,24 @@ def _suggestions(
     """Sentences for what needs mending, then for how to go on."""
     said = []
     if broken:
-        said.append(f"{len(broken)} files do not decode: mend them, or use --skip-broken.")
+        said.append(f"Files that do not decode: {len(broken)}; mend them, or use --skip-broken.")
     conflicts = sum(t.conflict for t in twins)
     if conflicts:
-        said.append(f"{conflicts} images stand in more than one class: decide which is right.")
+        said.append(f"Images in more than one class: {conflicts}; decide which is right.")
     leaks = sum(t.cross_splits for t in twins)
     if leaks:
-        said.append(f"{leaks} images stand in more than one split: take them out of one.")
+        said.append(f"Images in more than one split: {leaks}; take them out of one.")
     elif twins and data.groups is None:
         copies = sum(len(t.names) - 1 for t in twins)
-        said.append(f"{copies} images are copies of others: a random split may put them apart.")
+        said.append(f"Copies of other images: {copies}; a random split may put them apart.")
     if too_small:
         said.append(
-            f"{len(too_small)} classes have fewer than {SMALL_FOR_VALIDATION} training images, too "
-            f"few to validate on ({', '.join(too_small[:5])}{', ...' if too_small[5:] else ''}): "
+            f"Classes with fewer than {SMALL_FOR_VALIDATION} training images, too few to validate "
+            f"on: {len(too_small)} ({', '.join(too_small[:5])}{', ...' if too_small[5:] else ''}); "
             "add images, or leave them out with --exclude."
         )
     if animated:
-        said.append(f"{len(animated)} files have several frames: only the first is used.")
+        said.append(f"Files with several frames: {len(animated)}; only the first is used.")
     if data.parts is None and data.groups is None and isinstance(data.images, ImageFiles):
         said.append(
             "If several images show the same subject, list them in a CSV with a column 'group', "

@@ -47,7 +47,7 @@ def from_table(
     if missing:
         shown = "".join(f"\n  {path}" for path in missing[:20])
         more = f"\n  and {len(missing) - 20} more" if len(missing) > 20 else ""
-        raise DataError(f"{table} lists {len(missing)} files that are not there:{shown}{more}")
+        raise DataError(f"{table} lists files that are not there ({len(missing)}):{shown}{more}")
     class_names = tuple(sorted({row[label_column] for row in rows}))
     if len(class_names) < 2:
         raise DataError(

@@ -19,12 +19,12 @@ from cosen.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class LateBalance(NetworkMethod):
-    """Plain cross-entropy first, balanced softmax in the last part of the epochs."""
+    """Plain cross-entropy first, balanced softmax once a quarter of the epochs is over."""
 
     name = "late-balance"
     description = "balanced softmax, deferred until features have formed"
 
-    defer: float = 0.5
+    defer: float = 0.25
 
     def make_loss(self, setting: Setting) -> nn.Module:
         return BalancedSoftmax(torch.from_numpy(setting.class_counts), tau=0.0)
@@ -35,7 +35,7 @@ class LateBalance(NetworkMethod):
 
 def main() -> None:
     config = TrainConfig(
-        data="digits", imbalance="odd:0.1", objective="balanced", validation=0.2, epochs=6
+        data="digits", imbalance="odd:0.1", objective="balanced", validation=0.2, epochs=8
     )
     with tempfile.TemporaryDirectory() as folder:
         comparison = compare(

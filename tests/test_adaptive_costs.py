@@ -197,7 +197,11 @@ def test_state_is_kept():
         ({"errors": -0.1}, "errors"),
         ({"rate": 2}, "rate must lie in"),
         ({"objective": "best"}, "objective must be"),
-        ({"objective": torch.ones(2, 2)}, "misclassification"),
+        ({"frequency": 3.5}, "frequency must be at most 3, but is 3.5"),
+        ({"objective": torch.ones(2, 2)}, r"objective must have the shape \(3, 3\)"),
+        ({"objective": [[0, 0, 0]] * 3}, "costs in objective are all zero"),
+        ({"objective": None}, "objective must be 'overall', 'balanced' or a matrix"),
+        ({"objective": [["a"]]}, "objective must be numbers"),
     ],
 )
 def test_bad_options_are_refused(options, message):
@@ -218,6 +222,16 @@ NAN = torch.full((2, 3), math.nan)
         (torch.zeros(2), torch.tensor([0, 1]), "logits must have the shape"),
         (np.zeros((2, 3)), torch.tensor([0, 1]), "logits must be a tensor, but is a ndarray"),
         (torch.zeros(2, 3), [0, 1], "target must be a tensor, but is a list: use torch.as_tensor"),
+        (
+            torch.eye(3)[:2] * math.inf,
+            torch.tensor([0, 1]),
+            "logits contain NaN, first in sample 0",
+        ),
+        (torch.tensor([[0, math.inf, 0]]), torch.tensor([0]), "logits contain infinity, first in"),
+        ((torch.zeros(2, 3), torch.zeros(2, 5)), torch.tensor([0, 1]), "gives logits and features"),
+        (torch.zeros(2, 3), torch.tensor([0, 1, 2]), r"target .* of the shape \(2,\)"),
+        (torch.zeros(2, 3), torch.tensor([0, 3]), "target must lie in 0..2"),
+        (torch.zeros(2, 3), torch.tensor([0, -100]), "has -100: leave samples to be ignored out"),
     ],
 )
 def test_nothing_is_learned_from_bad_validation(kind, logits, target, message):
@@ -226,6 +240,23 @@ def test_nothing_is_learned_from_bad_validation(kind, logits, target, message):
     with pytest.raises(InputError, match=message):
         learner.step(logits, target)
     assert str(learner.state_dict()) == str(before)
+
+
+@pytest.mark.parametrize("kind", [AdaptiveCosts, CostLearner])
+def test_an_objective_may_be_lists_or_an_array(kind):
+    matrix = [[0, 1, 1], [1, 0, 1], [9, 9, 0]]
+    for objective in (matrix, np.array(matrix), torch.tensor(matrix)):
+        learner = kind(COUNTS, objective=objective)
+        assert learner.objective.tolist() == matrix
+        assert learner.step(torch.eye(3), torch.arange(3)).val_error == 0
+
+
+@pytest.mark.parametrize("kind", [AdaptiveCosts, CostLearner])
+def test_the_state_of_another_kind_is_refused(kind):
+    other = CostLearner if kind is AdaptiveCosts else AdaptiveCosts
+    state = {"_extra_state": other(COUNTS).get_extra_state()}
+    with pytest.raises(InputError, match=f"not that of {kind.__name__}"):
+        kind(COUNTS).load_state_dict(state, strict=False)
 
 
 @pytest.mark.parametrize("kind", [AdaptiveCosts, CostLearner])

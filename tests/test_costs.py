@@ -111,6 +111,16 @@ def test_without_separability_no_features_are_needed():
         learner.step(GOOD, TARGET)
 
 
+@pytest.mark.parametrize("features", [None, FEATURES[:5]])
+def test_a_step_that_fails_changes_nothing(features):
+    learner = CostLearner(COUNTS, separability_std=0.5, separability_every=1)
+    learner.step(GOOD, TARGET, FEATURES)
+    before = str(learner.state_dict())
+    with pytest.raises(InputError, match="features"):
+        learner.step(WORSE, TARGET, features)
+    assert str(learner.state_dict()) == before
+
+
 def test_an_experts_matrix_is_blended_in():
     expert = [[0, 1, 1], [1, 0, 1], [9, 9, 0]]
     alone = CostLearner(COUNTS, expert=expert, expert_weight=1.0, cost_lr=1.0)

@@ -2,7 +2,9 @@ import copy
 import math
 import subprocess
 import sys
+from collections import Counter
 
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -148,6 +150,22 @@ def test_three_lines_in_a_strangers_loop():
     assert loss.item() < first
 
 
+LABELS = pd.Series([0] * 5 + [1] * 9 + [2] * 2)
+
+
+def test_labelled_counts_in_the_order_of_the_classes_are_taken():
+    counts = LABELS.value_counts().sort_index()
+    assert torch.equal(cosen.AdaptiveCosts(counts).costs, cosen.AdaptiveCosts([5, 9, 2]).costs)
+
+
+def test_costs_stand_apart_from_the_graph_they_came_from():
+    free = torch.zeros(3, 3, requires_grad=True)
+    criterion = copy.deepcopy(cosen.CostSensitiveCrossEntropy(free.sigmoid()))
+    for _ in range(2):
+        criterion(LOGITS.clone().requires_grad_(), TARGET).backward()
+    assert free.grad is None
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -166,6 +184,11 @@ def test_three_lines_in_a_strangers_loop():
         (lambda: cosen.FocalLoss(gamma=-1), "gamma must be finite and not negative"),
         (lambda: cosen.FocalLoss(weight=[math.nan]), "class 0 has nan"),
         (lambda: cosen.ClassBalancedCrossEntropy(COUNTS, beta=1), r"beta must lie in \[0, 1\)"),
+        (lambda: cosen.CostSensitiveCrossEntropy("H"), "costs must be numbers"),
+        (lambda: cosen.CostSensitiveCrossEntropy([[1], [1, 1]]), "costs must be numbers"),
+        (lambda: cosen.BalancedSoftmax(Counter("aab")), r"is a Counter: give \[class_counts\["),
+        (lambda: cosen.AdaptiveCosts(LABELS.value_counts()), "labels of its own, 1, 0, 2: put it"),
+        (lambda: cosen.CostLearner(LABELS.value_counts()), "labels of its own, 1, 0, 2: put it"),
     ],
 )
 def test_bad_arguments_are_refused_when_built(build, message):

@@ -5,13 +5,14 @@ and stands in the ``state_dict``. Class counts are kept as what the loss needs o
 fits in half precision. Targets are class indices ``(B,)`` or probabilities ``(B, C)``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from cosen import functional as F
+from cosen.errors import InputError
 from cosen.functional.checks import (
     check_costs,
     check_finite,
@@ -27,8 +28,32 @@ from cosen.functional.reduction import check_reduction
 Numbers = Tensor | Sequence[float] | Sequence[Sequence[float]]
 
 
-def _floats(values: Numbers) -> Tensor:
-    return torch.as_tensor(values).clone().to(torch.get_default_dtype())
+def as_numbers(values: Numbers, *, name: str) -> Tensor:
+    """A tensor of its own, apart from any graph, of what may be lists, an array or a tensor.
+
+    Classes go by their place, so that what has labels in another order is refused.
+    """
+    if isinstance(values, Mapping):
+        raise InputError(
+            f"{name} must be numbers in the order of the classes, but is a "
+            f"{type(values).__name__}: give [{name}[label] for label in classes]"
+        )
+    for axis in ("index", "columns") if hasattr(values, "to_numpy") else ():
+        labels = list(getattr(values, axis, ()))
+        if labels != list(range(len(labels))):
+            raise InputError(
+                f"{name} must be in the order of the classes, but has labels of its own, "
+                f"{', '.join(map(str, labels[:5]))}{', ...' if labels[5:] else ''}: put it in that "
+                "order and give the bare numbers, .to_numpy()"
+            )
+    try:
+        return torch.as_tensor(values).detach().clone()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} must be numbers: {error}") from None
+
+
+def _floats(values: Numbers, *, name: str) -> Tensor:
+    return as_numbers(values, name=name).to(torch.get_default_dtype())
 
 
 class _Loss(nn.Module):
@@ -73,7 +98,7 @@ class CostSensitiveLoss(_SmoothedLoss):
         super().__init__(
             reduction=reduction, label_smoothing=label_smoothing, ignore_index=ignore_index
         )
-        matrix = _floats(costs)
+        matrix = _floats(costs, name="costs")
         check_costs(matrix)
         self.register_buffer("costs", matrix)
 
@@ -82,7 +107,7 @@ class CostSensitiveLoss(_SmoothedLoss):
         cls, class_counts: Numbers, *, relative_to: RelativeTo = "total", **options: Any
     ) -> Self:
         """The loss with the fixed costs H of these training counts, shape ``(C,)``."""
-        counts = torch.as_tensor(class_counts)
+        counts = as_numbers(class_counts, name="class_counts")
         frequencies = F.class_frequencies(counts, relative_to=relative_to)
         return cls(F.frequency_matrix(frequencies), **options)
 
@@ -139,7 +164,8 @@ class BalancedSoftmax(_SmoothedLoss):
             reduction=reduction, label_smoothing=label_smoothing, ignore_index=ignore_index
         )
         check_finite(tau, name="tau")
-        self.register_buffer("class_frequencies", F.class_frequencies(_floats(class_counts)))
+        counts = _floats(class_counts, name="class_counts")
+        self.register_buffer("class_frequencies", F.class_frequencies(counts))
         self.tau = tau
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -173,8 +199,8 @@ class LDAMLoss(_Loss):
         super().__init__(reduction=reduction, ignore_index=ignore_index)
         check_finite(max_margin, name="max_margin")
         check_positive(scale, name="scale")
-        frequencies = F.class_frequencies(_floats(class_counts))
-        weights = torch.ones_like(frequencies) if weight is None else _floats(weight)
+        frequencies = F.class_frequencies(_floats(class_counts, name="class_counts"))
+        weights = torch.ones_like(frequencies) if weight is None else _floats(weight, name="weight")
         check_weight(weights, num_classes=len(frequencies))
         self.register_buffer("class_frequencies", frequencies)
         self.register_buffer("weight", weights)
@@ -209,7 +235,7 @@ class FocalLoss(_Loss):
     ) -> None:
         super().__init__(reduction=reduction, ignore_index=ignore_index)
         check_not_negative(gamma, name="gamma")
-        weights = None if weight is None else _floats(weight)
+        weights = None if weight is None else _floats(weight, name="weight")
         if weights is not None:
             check_weight(weights)
         self.register_buffer("weight", weights)
@@ -243,7 +269,8 @@ class ClassBalancedCrossEntropy(_SmoothedLoss):
         super().__init__(
             reduction=reduction, label_smoothing=label_smoothing, ignore_index=ignore_index
         )
-        weights = F.class_balanced_weights(_floats(class_counts), beta=beta)
+        counts = _floats(class_counts, name="class_counts")
+        weights = F.class_balanced_weights(counts, beta=beta)
         self.register_buffer("weight", weights)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -271,7 +298,7 @@ class SmoothOneSidedRegression(_Loss):
         ignore_index: int = -100,
     ) -> None:
         super().__init__(reduction=reduction, ignore_index=ignore_index)
-        matrix = _floats(misclassification_costs)
+        matrix = _floats(misclassification_costs, name="misclassification_costs")
         check_misclassification_costs(matrix)
         self.register_buffer("misclassification_costs", matrix)
 

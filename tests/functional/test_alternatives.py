@@ -48,6 +48,16 @@ def test_equals_reference(loss, oracle, target):
 
 
 @every_loss
+def test_many_shares_give_what_each_of_them_gives(loss, oracle, monkeypatch):
+    target = LOGITS.roll(1).softmax(1)
+    expected = reference.batch(oracle, LOGITS.numpy(), target.numpy())
+    for few in (4, 0):
+        monkeypatch.setattr("cosen.functional.reduction.FEW", few)
+        np.testing.assert_allclose(loss(LOGITS, target, reduction="none"), expected, rtol=1e-9)
+        assert torch.autograd.gradcheck(lambda o: loss(o, target), LOGITS.clone().requires_grad_())
+
+
+@every_loss
 @pytest.mark.parametrize("target", [TARGET, MIXED], ids=["indices", "mixup"])
 def test_gradcheck(loss, oracle, target):
     assert torch.autograd.gradcheck(lambda o: loss(o, target), LOGITS.clone().requires_grad_())

@@ -38,13 +38,23 @@ def mixed_target(target: Tensor, classes: int) -> Tensor:
     return 0.7 * hot + 0.3 * hot.roll(1, 0)
 
 
+def dense_target(samples: int, classes: int) -> Tensor:
+    """A share of every class in each sample, as a teacher gives."""
+    generator = torch.Generator().manual_seed(9)
+    return torch.randn(samples, classes, generator=generator, dtype=torch.float64).softmax(1)
+
+
 @every_loss
 @pytest.mark.parametrize("classes", [2, 3, 10])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("soft", [False, True])
-def test_equals_reference(loss, oracle, gradient, classes, smoothing, soft):
+@pytest.mark.parametrize("kind", ["index", "mixed", "dense"])
+def test_equals_reference(loss, oracle, gradient, classes, smoothing, kind):
     logits, target, costs = draw(classes, seed=classes)
-    wanted = mixed_target(target, classes) if soft else target
+    wanted = {
+        "index": target,
+        "mixed": mixed_target(target, classes),
+        "dense": dense_target(len(target), classes),
+    }[kind]
     expected = reference.batch(
         oracle, logits.numpy(), wanted.numpy(), costs.numpy(), smoothing=smoothing
     )
@@ -70,10 +80,13 @@ def test_gradient_is_the_papers(loss, oracle, gradient):
 
 
 @every_loss
-@pytest.mark.parametrize("soft", [False, True])
-def test_gradcheck(loss, oracle, gradient, soft):
-    logits, target, costs = draw(4, 5, seed=4)
-    wanted = mixed_target(target, 4) if soft else target
+@pytest.mark.parametrize(
+    "wanted",
+    [draw(6, 5, seed=4)[1], mixed_target(draw(6, 5, seed=4)[1], 6), dense_target(5, 6)],
+    ids=["index", "mixed", "dense"],
+)
+def test_gradcheck(loss, oracle, gradient, wanted):
+    logits, _, costs = draw(6, 5, seed=4)
     logits.requires_grad_()
     costs.requires_grad_()
     assert torch.autograd.gradcheck(
@@ -156,8 +169,10 @@ def test_cross_entropy_keeps_its_digits_at_large_logits(size):
         torch.testing.assert_close(value, torch.tensor(1.098612))  # log 3
 
 
-def test_wide_margins_stay_finite_with_probabilities():
+@pytest.mark.parametrize("few", [4, 0], ids=["few shares", "many"])
+def test_wide_margins_stay_finite_with_probabilities(monkeypatch, few):
     """exp(margin) and exp(logit) would underflow each on its own."""
+    monkeypatch.setattr("cosen.functional.reduction.FEW", few)
     margins = torch.tensor([[-150.0, 0.0], [0.0, 0.0]])
     logits = torch.tensor([[0.0, -150.0]], requires_grad=True)
     value = F.pairwise_margin_cross_entropy(logits, torch.tensor([[0.5, 0.5]]), margins)
@@ -181,7 +196,9 @@ def test_tiny_costs_do_not_underflow():
     [torch.tensor([0]), torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.6, 0.4, 0.0]])],
     ids=["index", "one-hot", "mixed"],
 )
-def test_masked_classes_may_have_infinite_logits(target):
+@pytest.mark.parametrize("few", [4, 0], ids=["few shares", "many"])
+def test_masked_classes_may_have_infinite_logits(monkeypatch, target, few):
+    monkeypatch.setattr("cosen.functional.reduction.FEW", few)
     logits = torch.tensor([[1.0, 0.0, -torch.inf]], requires_grad=True)
     kept = torch.tensor([[1.0, 0.0]], requires_grad=True)
     two = target[:, :2] if target.is_floating_point() else target

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from cosen.errors import InputError
-from cosen.networks import NetworkOutput, as_network, build_network
+from cosen.networks import CosineOutput, NetworkOutput, as_network, build_network
 
 
 def sequential():
@@ -70,10 +70,41 @@ def test_a_last_layer_that_never_ran_is_named():
 
 def test_a_module_without_linear_layers_says_what_to_do():
     own = nn.Sequential(nn.Conv2d(1, 3, 8), nn.Flatten())
-    with pytest.raises(InputError, match=r"no nn\.Linear"):
+    with pytest.raises(InputError, match="no linear layer"):
         as_network(own)(torch.randn(2, 1, 8, 8))
     features = as_network(own, output="0")(torch.randn(2, 1, 8, 8)).features
     assert features.shape == (2, 64)
+
+
+def test_an_output_layer_of_cosines_is_found():
+    own = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), CosineOutput(8, 3))
+    network, x = as_network(own), torch.randn(5, 4)
+    assert network.output_layer is own[2]
+    assert torch.equal(network(x).features, own[:2](x))
+    assert as_network(own[2]).output_layer is own[2]
+
+
+def test_a_last_layer_that_does_not_give_the_logits_is_named():
+    class Gated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.classifier = nn.Conv1d(6, 3, 1)
+            self.gate = nn.Linear(6, 6)
+
+        def forward(self, x):
+            return self.classifier((x * self.gate(x).sigmoid())[..., None])[..., 0]
+
+    x = torch.randn(2, 6)
+    with pytest.raises(
+        InputError, match=r"'gate' of Gated gives 6 numbers, but there are 3 logits"
+    ):
+        as_network(Gated())(x)
+    assert as_network(Gated(), output="gate")(x).features.shape == (2, 6)
+
+
+def test_only_modules_can_be_wrapped():
+    with pytest.raises(InputError, match="takes a torch module, but was given NoneType"):
+        as_network(None)
 
 
 def test_an_unknown_output_layer_lists_the_choices():

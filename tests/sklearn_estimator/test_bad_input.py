@@ -115,6 +115,11 @@ def test_many_classes_are_not_all_listed(quick, no_training):
         ({"weight_decay": -1.0}, "weight_decay must be finite and not negative"),
         ({"validation_fraction": 1.0}, "validation_fraction must lie between 0 and 1"),
         ({"objective": np.ones((3, 3))}, "zero diagonal"),
+        ({"objective": np.zeros((3, 3))}, "costs in objective are all zero"),
+        (
+            {"costs": pd.DataFrame(np.ones((3, 3)), index=list("abc"), columns=list("abc"))},
+            "for each of the classes 'cat', 'dog', 'eel', but have the rows 'a', 'b', 'c' and",
+        ),
         ({"acceptance": "never"}, "acceptance must be one of"),
         ({"cost_lr": 2.0}, "cost_lr must lie in"),
         ({"confusion_std": 0.0}, "confusion_std positive"),

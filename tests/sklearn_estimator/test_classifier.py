@@ -52,6 +52,7 @@ def test_probabilities_decisions_and_classes_agree(quick, blobs):
     model = quick().fit(X, y)
     logits, chances = model.decision_function(X), model.predict_proba(X)
     np.testing.assert_allclose(chances, torch.tensor(logits).softmax(1))
+    np.testing.assert_allclose(model.predict_log_proba(X), np.log(chances))
     assert (model.classes_[logits.argmax(1)] == model.predict(X)).all()
     two = quick().fit(X, y == "cat")
     margin = two.decision_function(X)
@@ -122,6 +123,14 @@ def test_a_matrix_may_be_of_any_kind_and_is_copied(quick, blobs, kind):
     model = quick(kind(matrix), epochs=1).fit(*blobs)
     matrix[:] = 1
     np.testing.assert_array_equal(model.costs_, 0.5)
+
+
+def test_a_frame_with_the_names_of_the_classes_is_put_in_their_order(quick, blobs):
+    order = ["eel", "cat", "dog"]
+    matrix = np.arange(1, 10).reshape(3, 3) / 10
+    model = quick(pd.DataFrame(matrix, index=order, columns=order), epochs=1).fit(*blobs)
+    assert model.classes_.tolist() == ["cat", "dog", "eel"]
+    np.testing.assert_allclose(model.costs_, matrix[np.ix_([1, 2, 0], [1, 2, 0])])
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from cosen.functional.checks import (
     check_not_negative,
 )
 from cosen.functional.costs import FLOOR
-from cosen.losses import CostSensitiveCrossEntropy, Numbers
+from cosen.losses import CostSensitiveCrossEntropy, Numbers, as_numbers
 
 CERTAINTY = 2.0
 """Standard errors by which predictions must lean to one side before τ is changed."""
@@ -51,9 +51,9 @@ class AdaptiveCosts(LearnedCosts):
 
     - the strength τ of the frequencies: where predictions on the validation split lean towards
       frequent classes, or away from them, by more than noise, it is moved until they would not;
-    - the margin m: the log-odds of being right on the validation split. A network that is right 98
-      times in 100 can afford to ask for a margin of log(98 / 2) = 3.9, one that is right every
-      other time can afford none.
+    - the margin m: the log-odds of being right on the validation split, with one more sample on
+      either side. A network that is right 9800 times in 10,000 can afford to ask for a margin of
+      log(9801 / 201) = 3.9, one that is right every other time can afford none.
 
     Args:
         class_counts: Training samples of each class, shape ``(C,)``.
@@ -87,7 +87,7 @@ class AdaptiveCosts(LearnedCosts):
         self,
         class_counts: Numbers,
         *,
-        objective: Objective = "balanced",
+        objective: Objective | Numbers = "balanced",
         frequency: float = 1.0,
         learn_frequency: bool = True,
         margin: float | None = None,
@@ -104,11 +104,13 @@ class AdaptiveCosts(LearnedCosts):
         ):
             check_finite(value, name=name)
             check_not_negative(value, name=name)
+        if frequency > STRONGEST:
+            raise InputError(f"frequency must be at most {STRONGEST:g}, but is {frequency:g}")
         if not isinstance(learn_frequency, bool):
             raise InputError(f"learn_frequency must be true or false, but is {learn_frequency!r}")
         if not 0 <= rate <= 1:
             raise InputError(f"rate must lie in [0, 1], but is {rate}")
-        counts = torch.as_tensor(class_counts).float()
+        counts = as_numbers(class_counts, name="class_counts").float()
         check_class_vector(counts, name="class_counts")
         classes = len(counts)
         super().__init__(
@@ -117,7 +119,7 @@ class AdaptiveCosts(LearnedCosts):
             ),
             objective,
         )
-        importance = class_importance(counts, objective).log()
+        importance = class_importance(counts, self.objective).log()
         self.register_buffer("leaning", importance.mean() - importance, persistent=False)
         self.register_buffer("rarity", (counts.min() / counts) ** 0.25, persistent=False)
         self.frequency, self.learn_frequency = frequency, learn_frequency
@@ -213,6 +215,7 @@ class AdaptiveCosts(LearnedCosts):
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
+        self._check_state(state, like="frequency")
         self.frequency, self.margin = float(state["frequency"]), float(state["margin"])
         self.best_error = float(state["best_error"])
         self.steps = int(state["steps"])

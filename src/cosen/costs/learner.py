@@ -21,6 +21,7 @@ from cosen.losses import (
     CostSensitiveHinge,
     CostSensitiveMSE,
     Numbers,
+    as_numbers,
 )
 
 Acceptance = Literal["shrink", "revert", "always"]
@@ -80,7 +81,7 @@ class CostLearner(LearnedCosts):
         cost_lr: float = 1.0,
         acceptance: Acceptance = "shrink",
         shrink: float = 0.01,
-        objective: Objective = "overall",
+        objective: Objective | Numbers = "overall",
         separability_mean: float = 1.0,
         separability_std: float = math.inf,
         confusion_mean: float = 0.7,
@@ -103,7 +104,9 @@ class CostLearner(LearnedCosts):
                 raise InputError(f"{name} must lie in [{low:g}, {high:g}], but is {value}")
         if separability_every < 1:
             raise InputError(f"separability_every must be at least 1, but is {separability_every}")
-        frequencies = F.class_frequencies(torch.as_tensor(class_counts), relative_to=relative_to)
+        frequencies = F.class_frequencies(
+            as_numbers(class_counts, name="class_counts"), relative_to=relative_to
+        )
         classes = len(frequencies)
         ones = torch.ones(classes, classes)
         super().__init__(LOSSES[loss](ones, label_smoothing=label_smoothing), objective)
@@ -136,16 +139,24 @@ class CostLearner(LearnedCosts):
             features: Its penultimate features, shape ``(V, D)``; needed only where S takes part.
         """
         logits, target = self._checked_validation(logits, target)
-        device, classes = self.costs.device, len(self.costs)
-        counts, error, accepted = self._judge(logits, target)
-        if not accepted:
-            self._answer_a_rise()
         if self.needs_features and self.steps % self.separability_every == 0:
             if features is None:
                 raise InputError("the separability takes part: give step() the features too")
-            self.separability.copy_(
-                F.class_separability(features.to(device), target, num_classes=classes)
+            if len(features) != len(target):
+                raise InputError(
+                    f"step() was given features of {len(features)} samples, but {len(target)} "
+                    "classes"
+                )
+            separability = F.class_separability(
+                features.to(self.costs.device), target, num_classes=len(self.costs)
             )
+        else:
+            separability = None
+        counts, error, accepted = self._judge(logits, target)
+        if not accepted:
+            self._answer_a_rise()
+        if separability is not None:
+            self.separability.copy_(separability)
             self._say_which_classes_lack(counts.sum(1), least=2, what="separability")
         self._say_which_classes_lack(counts.sum(1), least=1, what="errors")
         confusion = validation_rates(counts)
@@ -192,6 +203,7 @@ class CostLearner(LearnedCosts):
         return {"cost_lr": self.cost_lr, "best_error": self.best_error, "steps": self.steps}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
+        self._check_state(state, like="cost_lr")
         self.cost_lr = float(state["cost_lr"])
         self.best_error = float(state["best_error"])
         self.steps = int(state["steps"])
@@ -203,8 +215,8 @@ class CostLearner(LearnedCosts):
 def _expert_costs(expert: Numbers | None, classes: int, floor: float) -> Tensor | None:
     if expert is None:
         return None
-    matrix = torch.as_tensor(expert).clone().float()
-    check_misclassification_costs(matrix, num_classes=classes)
+    matrix = as_numbers(expert, name="expert").float()
+    check_misclassification_costs(matrix, num_classes=classes, name="expert")
     costs = F.costs_from_misclassification(matrix, floor=floor)
     check_costs(costs)
     return costs

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from cosen import functional as F
-from cosen.costs.objective import Objective, validation_error
+from cosen.costs.objective import Objective, checked_objective, validation_error
 from cosen.errors import InputError
-from cosen.functional.checks import check_logits, check_misclassification_costs, check_tensor
-from cosen.losses import CostSensitiveLoss
+from cosen.functional.checks import check_class_indices, check_logits, check_tensor
+from cosen.losses import CostSensitiveLoss, Numbers
 
 _log = logging.getLogger("cosen")
 
@@ -55,14 +55,10 @@ class LearnedCosts(torch.nn.Module, ABC):
         objective: What validation measures, see :func:`~cosen.costs.validation_error`.
     """
 
-    def __init__(self, criterion: CostSensitiveLoss, objective: Objective) -> None:
+    def __init__(self, criterion: CostSensitiveLoss, objective: Objective | Numbers) -> None:
         super().__init__()
         self.criterion = criterion
-        classes = len(self.costs)
-        if isinstance(objective, Tensor):
-            check_misclassification_costs(objective, num_classes=classes)
-        validation_error(torch.eye(classes), objective)  # refuses an unknown one now
-        self.objective = objective
+        self.objective = checked_objective(objective, num_classes=len(self.costs))
         self.best_error = math.inf
         self.steps = 0
         self._said: set[str] = set()
@@ -94,13 +90,22 @@ class LearnedCosts(torch.nn.Module, ABC):
         """
 
     def _checked_validation(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Both on the device of the costs; what nothing can be learned from is refused."""
+        """Both on the device of the costs; what nothing can be learned from is refused.
+
+        All checks come before any change, so that a step that fails can be taken again.
+        """
         check_tensor(logits, name="logits")
         check_logits(logits.detach().cpu())  # once an epoch its values may be read anywhere
-        check_tensor(target, name="target")
         self._check_outputs(logits)
         if len(logits) == 0:
             raise InputError("validation has no samples: costs cannot be learned without any")
+        check_tensor(target, name="target")
+        if not target.is_floating_point() and bool((target < 0).any()):
+            raise InputError(
+                f"target of step() must be classes, but has {int(target.min())}: leave samples to "
+                "be ignored out of it, and out of the logits"
+            )
+        check_class_indices(target, samples=len(logits), num_classes=len(self.costs), name="target")
         device = self.costs.device
         return logits.to(device), target.to(device)
 
@@ -120,14 +125,21 @@ class LearnedCosts(torch.nn.Module, ABC):
         self.best_error = min(error, self.best_error)
         return counts, error, accepted
 
+    def _check_state(self, state: Mapping[str, object], *, like: str) -> None:
+        if like not in state:
+            raise InputError(
+                f"this state is not that of {type(self).__name__}, but of another way to learn "
+                "costs: load it into the kind that it was saved from"
+            )
+
     def _say_which_classes_lack(self, counts: Tensor, *, least: int, what: str) -> None:
         """Say once of which classes there is too little to learn from."""
         lacking = (counts < least).nonzero().flatten().tolist()
         if lacking and what not in self._said:
             self._said.add(what)
             _log.warning(
-                "validation has fewer than %d samples of class %s: averages stand in for the %s",
-                least,
+                "validation has %s of class %s: averages stand in for the %s",
+                "no sample" if least == 1 else f"fewer than {least} samples",
                 ", ".join(map(str, lacking)),
                 what,
             )

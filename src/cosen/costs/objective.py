@@ -7,9 +7,28 @@ from torch import Tensor
 
 from cosen import functional as F
 from cosen.errors import InputError
+from cosen.functional.checks import check_misclassification_costs
+from cosen.losses import Numbers, as_numbers
 
 Objective = Literal["overall", "balanced"] | Tensor
 """What the validation error measures; a tensor is an expert's misclassification costs ξ′."""
+
+_CHOICES = "objective must be 'overall', 'balanced' or a matrix of costs"
+
+
+def checked_objective(objective: Objective | Numbers, *, num_classes: int) -> Objective:
+    """The objective, a matrix as a tensor; what cannot be one is refused."""
+    if isinstance(objective, str):
+        if objective not in ("overall", "balanced"):
+            raise InputError(f"{_CHOICES}, but is {objective!r}")
+        return objective
+    if objective is None:
+        raise InputError(f"{_CHOICES}, but is None")
+    matrix = as_numbers(objective, name="objective").float()
+    check_misclassification_costs(matrix, num_classes=num_classes, name="objective")
+    if not bool(matrix.any()):
+        raise InputError("the costs in objective are all zero: then every decision is as good")
+    return matrix
 
 
 def validation_error(confusion: Tensor, objective: Objective = "overall") -> float:
@@ -31,9 +50,7 @@ def validation_error(confusion: Tensor, objective: Objective = "overall") -> flo
         return 1 - float(F.overall_accuracy(confusion.double()))
     if objective == "balanced":
         return 1 - float(F.mean_recall(confusion.double()))
-    raise InputError(
-        f"objective must be 'overall', 'balanced' or a matrix of costs, but is {objective!r}"
-    )
+    raise InputError(f"{_CHOICES}, but is {objective!r}")
 
 
 def validation_noise(confusion: Tensor, objective: Objective = "overall") -> float:

@@ -144,14 +144,22 @@ def focal_loss(
     logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
     check_not_negative(gamma, name="gamma")
 
-    def focal(outputs: Tensor, classes: Tensor) -> Tensor:
-        log_score = outputs.log_softmax(1).gather(1, classes[:, None]).squeeze(1)
+    def focal(log_scores: Tensor) -> Tensor:
         # 1 - y is kept above zero: the power's slope is infinite there for gamma < 1
-        missing = (-log_score.expm1()).clamp(min=torch.finfo(outputs.dtype).tiny)
-        return -(missing**gamma) * log_score
+        missing = (-log_scores.expm1()).clamp(min=torch.finfo(log_scores.dtype).tiny)
+        return -(missing**gamma) * log_scores
+
+    def of_class(outputs: Tensor, classes: Tensor) -> Tensor:
+        return focal(outputs.log_softmax(1).gather(1, classes[:, None]).squeeze(1))
 
     return batch_loss(
-        focal, logits, target, weight=weight, reduction=reduction, ignore_index=ignore_index
+        of_class,
+        logits,
+        target,
+        losses_of_all=lambda outputs: focal(outputs.log_softmax(1)),
+        weight=weight,
+        reduction=reduction,
+        ignore_index=ignore_index,
     )
 
 

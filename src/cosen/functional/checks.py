@@ -23,7 +23,10 @@ def check_tensor(tensor: Tensor, *, name: str) -> None:
     """``tensor`` is one, not an array or a list."""
     if not isinstance(tensor, Tensor):
         kind = type(tensor).__name__
-        raise InputError(f"{name} must be a tensor, but is a {kind}: use torch.as_tensor({name})")
+        what_to_do = f"use torch.as_tensor({name})"
+        if isinstance(tensor, tuple) and any(isinstance(part, Tensor) for part in tensor):
+            what_to_do = "a network of cosen gives logits and features; take the one that is meant"
+        raise InputError(f"{name} must be a tensor, but is a {kind}: {what_to_do}")
 
 
 def check_logits(logits: Tensor) -> None:
@@ -36,10 +39,11 @@ def check_logits(logits: Tensor) -> None:
         )
     if not logits.is_floating_point():
         raise InputError(f"logits must be floating point, but are {logits.dtype}")
-    if values_are_readable(logits) and bool(logits.isnan().any()):
-        sample = int(logits.isnan().any(dim=1).nonzero()[0])
+    if values_are_readable(logits) and len(logits) and not bool(logits.amax() < math.inf):
+        sample = int((~(logits < math.inf)).any(dim=1).nonzero()[0])
+        what = "NaN" if bool(logits[sample].isnan().any()) else "infinity"
         raise InputError(
-            f"logits contain NaN, first in sample {sample}: training has diverged; "
+            f"logits contain {what}, first in sample {sample}: training has diverged; "
             "lower the learning rate or clip the gradients"
         )
 
@@ -89,6 +93,7 @@ def check_class_indices(classes: Tensor, *, samples: int, num_classes: int, name
     """``classes`` is ``(samples,)``, integers in 0..num_classes-1."""
     if num_classes < 1:
         raise InputError(f"num_classes must be at least 1, but is {num_classes}")
+    check_tensor(classes, name=name)
     if classes.shape != (samples,) or classes.is_floating_point() or classes.is_complex():
         raise InputError(
             f"{name} must be class indices of the shape ({samples},), one a sample, "
@@ -104,6 +109,7 @@ def check_class_indices(classes: Tensor, *, samples: int, num_classes: int, name
 
 def check_square(matrix: Tensor, *, num_classes: int | None, name: str) -> None:
     """``matrix`` is a floating ``(C, C)``, with C as given where it is known."""
+    check_tensor(matrix, name=name)
     classes = num_classes if num_classes is not None else len(matrix) if matrix.ndim else 0
     if matrix.shape != (classes, classes) or classes == 0:
         wanted = f"({classes}, {classes})" if num_classes else "(classes, classes)"
@@ -128,10 +134,13 @@ def check_finite_matrix(matrix: Tensor, *, num_classes: int | None, name: str) -
 
 
 def check_misclassification_costs(
-    costs: Tensor, *, num_classes: int | None = None, values: bool = True
+    costs: Tensor,
+    *,
+    num_classes: int | None = None,
+    name: str = "misclassification_costs",
+    values: bool = True,
 ) -> None:
     """An expert's ξ′: ``(C, C)``, zero diagonal, non-negative and finite elsewhere."""
-    name = "misclassification_costs"
     check_square(costs, num_classes=num_classes, name=name)
     if not values:
         return
@@ -186,6 +195,7 @@ def check_weight(weight: Tensor, *, num_classes: int | None = None, values: bool
 
 
 def _check_vector_shape(vector: Tensor, num_classes: int | None, name: str) -> None:
+    check_tensor(vector, name=name)
     if vector.ndim != 1 or len(vector) == 0 or num_classes not in (None, len(vector)):
         wanted = "(classes,)" if num_classes is None else f"({num_classes},)"
         raise InputError(f"{name} must have the shape {wanted}, but has {tuple(vector.shape)}")
@@ -199,6 +209,7 @@ def _check_classes(vector: Tensor, allowed: Tensor, rule: str) -> None:
 
 def check_same_device(tensor: Tensor, reference: Tensor, *, name: str, other: str) -> None:
     """Two tensors, called ``name`` and ``other``, stand on one device."""
+    check_tensor(tensor, name=name)
     if tensor.device != reference.device:
         raise InputError(
             f"{name} and {other} must be on one device, but are on {tensor.device} and "

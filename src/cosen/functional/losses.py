@@ -2,8 +2,9 @@
 
 Row = true class, column = output. All losses sum over the outputs and then reduce over the
 samples. Half-precision logits are worked out in float32, under autocast as well. A target of
-probabilities works out each class with a share above zero: memory is ``B * C * C`` at worst, so
-smooth labels with ``label_smoothing=`` rather than beforehand.
+probabilities takes a product of matrices in the cross-entropy; in the hinge loss and the MSE each
+class with a share above zero is worked out, and memory is ``B * C * C`` at worst: there, smooth
+labels with ``label_smoothing=`` rather than beforehand.
 """
 
 from collections.abc import Callable
@@ -19,6 +20,9 @@ from cosen.functional.checks import (
     values_are_readable,
 )
 from cosen.functional.reduction import Reduction, batch_loss, full_precision, prepare_batch
+
+WIDE = 60.0
+"""How far margins in a row may lie apart for their exponentials to be added in float32."""
 
 
 def pairwise_margin_cross_entropy(
@@ -95,10 +99,24 @@ def margin_cross_entropy(
             outputs + margins, classes, label_smoothing=label_smoothing, reduction="none"
         )
 
+    def losses_of_all(outputs: Tensor) -> Tensor | None:
+        classes = torch.arange(outputs.shape[1], device=outputs.device)
+        margins = rows_of_margins(classes).to(outputs.dtype)
+        lowered = margins - margins.amax(1, keepdim=True)  # the loss does not see it
+        if not bool(lowered.amin() > -WIDE):
+            return None
+        with torch.autocast(outputs.device.type, enabled=False):
+            log_sums = (outputs.exp() @ lowered.exp().T).log()
+        won = outputs + lowered.diagonal()
+        if label_smoothing:
+            won = torch.lerp(won, outputs.mean(1, keepdim=True) + lowered.mean(1), label_smoothing)
+        return log_sums - won
+
     return batch_loss(
         loss_of_class,
         shifted,
         target,
+        losses_of_all=losses_of_all,
         weight=weight,
         reduction=reduction,
         ignore_index=ignore_index,

@@ -17,6 +17,10 @@ from cosen.functional.checks import (
 
 Reduction = Literal["mean", "sum", "none"]
 
+FEW = 4
+"""Classes with a share in a sample, on average, up to which they are worked out one by one: mixed
+images have two."""
+
 
 def check_reduction(reduction: str) -> None:
     """``reduction`` is a known name."""
@@ -43,6 +47,7 @@ def batch_loss(
     logits: Tensor,
     target: Tensor,
     *,
+    losses_of_all: Callable[[Tensor], Tensor | None] | None = None,
     weight: Tensor | None = None,
     reduction: Reduction,
     ignore_index: int,
@@ -51,6 +56,8 @@ def batch_loss(
 
     Args:
         loss_of_class: Maps logits ``(K, C)`` and class indices ``(K,)`` to losses ``(K,)``.
+        losses_of_all: Maps logits ``(B, C)`` to the losses of every true class ``(B, C)``, where
+            there is a shorter way than one by one; None for a matrix it does not work for.
         logits: Network outputs, shape ``(B, C)``, from :func:`prepare_batch`.
         target: Class indices ``(B,)`` or probabilities ``(B, C)``, from :func:`prepare_batch`.
         weight: A weight for each class, shape ``(C,)``, or None for 1.
@@ -63,7 +70,10 @@ def batch_loss(
         check_weight(weight, num_classes=logits.shape[1], values=values_are_readable(weight))
         weight = weight.to(logits.dtype)
     if target.is_floating_point():
-        losses, weights = _expected_losses(loss_of_class, logits, target, weight)
+        shares = target.to(logits.dtype)
+        if weight is not None:
+            shares = shares * weight
+        losses, weights = _expected_losses(loss_of_class, losses_of_all, logits, shares)
     else:
         counted = target != ignore_index
         classes = torch.where(counted, target, 0)
@@ -74,27 +84,26 @@ def batch_loss(
 
 def _expected_losses(
     loss_of_class: Callable[[Tensor, Tensor], Tensor],
+    losses_of_all: Callable[[Tensor], Tensor | None] | None,
     logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
+    shares: Tensor,
 ) -> tuple[Tensor, Tensor]:
     r"""Mean losses ``(B,)`` and weights ``(B,)`` of samples with class probabilities.
 
     A sample that is class :math:`p` with probability :math:`d_p` has the loss
-    :math:`\sum_p d_p \ell(p, o)`, which for mixup is the mix of the two losses. Only the classes
-    with a share above zero are worked out: with two classes a sample, as in mixup, that takes
-    ``2 * B * C`` numbers, with dense targets ``B * C * C``. To smooth labels, use
-    ``label_smoothing=`` and not targets that were smoothed before.
+    :math:`\sum_p d_p \ell(p, o)`, which for mixup is the mix of the two losses. Where few classes
+    have a share above zero, or there is no shorter way, each of these is worked out: with two
+    classes a sample that takes ``2 * B * C`` numbers, with dense targets ``B * C * C``.
     """
-    shares = target.to(logits.dtype)
-    if weight is not None:
-        shares = shares * weight
+    weights = shares.sum(1)
+    divisors = torch.where(weights == 0, 1, weights)
     sample, classes = shares.nonzero(as_tuple=True)
-    shares = shares[sample, classes]  # (pairs,)
-    zeros = logits.new_zeros(len(logits))
-    weights = zeros.index_add(0, sample, shares)
-    sums = zeros.index_add(0, sample, shares * loss_of_class(logits[sample], classes))
-    return sums / torch.where(weights == 0, 1, weights), weights
+    if losses_of_all is not None and len(sample) > FEW * len(shares):
+        losses = losses_of_all(logits)
+        if losses is not None:  # of a class without a share they may be infinite
+            return torch.where(shares == 0, 0, shares * losses).sum(1) / divisors, weights
+    of_pairs = shares[sample, classes] * loss_of_class(logits[sample], classes)
+    return logits.new_zeros(len(logits)).index_add(0, sample, of_pairs) / divisors, weights
 
 
 def reduce_losses(losses: Tensor, weights: Tensor, reduction: Reduction) -> Tensor:

@@ -35,8 +35,9 @@ class LoadedWeights:
     unused: tuple[str, ...]
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
+def read_weights(path: Path | str) -> dict[str, Tensor]:
     """The tensors in a ``.safetensors`` file, or in a state dict that torch saved (``.pth``)."""
+    path = Path(path).expanduser()
     if not path.is_file():
         raise DataError(f"there is no weights file {path}")
     try:
@@ -54,7 +55,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return state
 
 
-def load_weights(network: nn.Module, path: Path) -> LoadedWeights:
+def load_weights(network: nn.Module, path: Path | str) -> LoadedWeights:
     """Put the weights of a file into a network, where name and shape agree; the rest stays.
 
     A layer is taken whole or not at all: a bias is of no use without the weights it was learned

@@ -6,7 +6,11 @@ from torch import Tensor, nn
 
 from cosen.errors import InputError
 from cosen.networks.choices import among
+from cosen.networks.cosine import CosineOutput
 from cosen.networks.output import Network, NetworkOutput
+
+OUTPUTS = (nn.Linear, CosineOutput)
+"""Layers that an output layer is looked for among."""
 
 
 class WrappedNetwork(Network):
@@ -15,12 +19,16 @@ class WrappedNetwork(Network):
     Attributes:
         module: The module itself, not a copy.
         output_name: The layer whose input the features are; None where there is no candidate.
+        was_named: Whether the user named it. A layer that was guessed must give the logits.
     """
 
-    def __init__(self, module: nn.Module, output_name: str | None) -> None:
+    def __init__(
+        self, module: nn.Module, output_name: str | None, *, was_named: bool = False
+    ) -> None:
         super().__init__()
         self.module = module
         self.output_name = output_name
+        self.was_named = was_named
         self.train(module.training)
 
     @property
@@ -30,12 +38,14 @@ class WrappedNetwork(Network):
     def forward(self, images: Tensor) -> NetworkOutput:
         seen: list[Tensor] = []
 
-        def see(_: nn.Module, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-            seen[:] = [args[0] if args else next(iter(keywords.values()))]
+        def see(
+            _: nn.Module, args: tuple[Any, ...], keywords: dict[str, Any], given: Tensor
+        ) -> None:
+            seen[:] = [args[0] if args else next(iter(keywords.values())), given]
 
         # The hook lasts for this pass only: copies of the network then share nothing.
         layer = self.output_layer
-        hook = None if layer is None else layer.register_forward_pre_hook(see, with_kwargs=True)
+        hook = None if layer is None else layer.register_forward_hook(see, with_kwargs=True)
         try:
             result = self.module(images)
         finally:
@@ -54,7 +64,7 @@ class WrappedNetwork(Network):
             )
         elif self.output_name is None:
             raise InputError(
-                f"{kind} has no nn.Linear whose input could be the features: name its output "
+                f"{kind} has no linear layer whose input could be the features: name its output "
                 "layer, as_network(module, output=...), or return a tuple of logits and features"
             )
         elif not seen:
@@ -62,6 +72,12 @@ class WrappedNetwork(Network):
                 f"the layer {self.output_name!r} of {kind} did not run, so that it cannot be the "
                 "output layer: name the one that is, as_network(module, output=...), or return a "
                 "tuple of logits and features"
+            )
+        elif not self.was_named and seen[1].shape[-1] != result.shape[-1]:
+            raise InputError(
+                f"the layer {self.output_name!r} of {kind} gives {seen[1].shape[-1]} numbers, but "
+                f"there are {result.shape[-1]} logits, so that it cannot be the output layer: name "
+                "the one that is, as_network(module, output=...)"
             )
         else:
             logits, features = result, seen[0]
@@ -81,9 +97,10 @@ def _is_pair(result: object) -> bool:
 def as_network(module: nn.Module, *, output: str | None = None) -> Network:
     """A network of any module that returns logits.
 
-    The features are what goes into its output layer, flattened: the last ``nn.Linear`` in the
-    module's own order, unless another is named. A module that returns :class:`NetworkOutput` or a
-    ``(logits, features)`` tuple is taken at its word.
+    The features are what goes into its output layer, flattened: the last ``nn.Linear`` or
+    :class:`~cosen.networks.CosineOutput` in the module's own order, unless another is named. A
+    module that returns :class:`NetworkOutput` or a ``(logits, features)`` tuple is taken at its
+    word.
 
     The wrapper shares the module's weights; in the wrapper's ``state_dict`` their names begin with
     ``module.``. Save ``module.state_dict()`` for the module's own.
@@ -99,16 +116,18 @@ def as_network(module: nn.Module, *, output: str | None = None) -> Network:
         >>> logits.shape, features.shape
         (torch.Size([2, 3]), torch.Size([2, 8]))
     """
+    if not isinstance(module, nn.Module):
+        raise InputError(f"as_network takes a torch module, but was given {type(module).__name__}")
     names = {name: layer for name, layer in module.named_modules() if name}
     if output is not None:
         if output not in names:
             raise InputError(
                 f"{type(module).__name__} has no layer {output!r}{among(output, names)}"
             )
-        return WrappedNetwork(module, output)
+        return WrappedNetwork(module, output, was_named=True)
     if isinstance(module, Network):
         return module
-    if isinstance(module, nn.Linear):
+    if isinstance(module, OUTPUTS):
         return WrappedNetwork(module, "")
-    linear = [name for name, layer in names.items() if isinstance(layer, nn.Linear)]
-    return WrappedNetwork(module, linear[-1] if linear else None)
+    outputs = [name for name, layer in names.items() if isinstance(layer, OUTPUTS)]
+    return WrappedNetwork(module, outputs[-1] if outputs else None)

@@ -53,8 +53,8 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             training set; ``"learned"`` as the paper does, by :class:`~cosen.CostLearner`, which is
             also what ``"adaptive"`` is in the other losses; ``"H"`` for fixed costs from the class
             frequencies; None for plain training; a matrix ξ, shape ``(C, C)``, in (0, 1], in the
-            order of ``classes_``, row = true class; or ``{class: weight}``, which multiplies the
-            loss of a class (1 where not given).
+            order of ``classes_``, row = true class, or a frame with their names; or
+            ``{class: weight}``, which multiplies the loss of a class (1 where not given).
         loss: ``"cross_entropy"``, ``"hinge"`` or ``"mse"``.
         network: ``"auto"`` by the shape of X, ``"head"`` (images are flattened), ``"small-cnn"``.
         hidden: Units of the hidden layer; the small CNN has its own widths.
@@ -206,6 +206,10 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The softmax of the logits, shape ``(n, C)``, in the order of ``classes_``."""
         return self._logits(X).softmax(1).numpy()
 
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """The logarithm of :meth:`predict_proba`, shape ``(n, C)``, where that would be 0 too."""
+        return self._logits(X).log_softmax(1).numpy()
+
     def predict(self, X: ArrayLike) -> Array:
         """The label with the largest logit, shape ``(n,)``."""
         places = self._logits(X).argmax(1).numpy()
@@ -287,7 +291,7 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _objective(self) -> Objective:
         if isinstance(self.objective, str):
             return self.objective  # type: ignore[return-value]  # the learner refuses others
-        return numbers("objective", self.objective)
+        return numbers("objective", self.objective, self.classes_.tolist())
 
     def _check_options(self) -> None:
         for name, value, choices in (

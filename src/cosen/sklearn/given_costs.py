@@ -23,7 +23,7 @@ def cost_matrix(costs: Any, classes: list[Any]) -> Tensor:
         tensor([[1.0000, 1.0000],
                 [1.0000, 0.1000]])
     """
-    matrix = numbers("costs", costs)
+    matrix = numbers("costs", costs, classes)
     shape = (len(classes), len(classes))
     if matrix.shape != shape:
         raise InputError(
@@ -64,8 +64,21 @@ def class_weights(weights: Mapping[Any, float], classes: list[Any]) -> NDArray[n
     return vector
 
 
-def numbers(name: str, values: Any) -> Tensor:
-    """A tensor of its own of what may be lists, an array, a frame or a tensor."""
+def numbers(name: str, values: Any, classes: list[Any]) -> Tensor:
+    """A tensor of its own of what may be lists, an array, a frame or a tensor.
+
+    A frame whose rows and columns are named as the classes is put in their order.
+    """
+    if hasattr(values, "to_numpy") and hasattr(values, "columns"):
+        rows, columns = list(values.index), list(values.columns)
+        if set(rows) == set(columns) == set(classes):
+            values = values.loc[classes, classes]
+        elif not rows == columns == list(range(len(rows))):  # which are no names
+            raise InputError(
+                f"{name} of CoSenClassifier must have a row and a column for each of the classes "
+                f"{_listed(classes)}, but have the rows {_listed(rows)} and the columns "
+                f"{_listed(columns)}"
+            )
     try:
         return torch.from_numpy(np.asarray(values, dtype=np.float32).copy())
     except (TypeError, ValueError) as error:

@@ -37,7 +37,7 @@ def meet(payload, out, reads, report):
     """Ends only if another job runs at the same time: each waits for the other's file."""
     here, there = payload
     Path(here).touch()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not Path(there).exists():
         if time.monotonic() > deadline:
             raise TimeoutError("alone")

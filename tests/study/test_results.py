@@ -159,6 +159,14 @@ def test_failed_methods_are_told():
     )
 
 
+def test_methods_that_failed_beside_the_alternatives_are_told():
+    summary = summary_of(
+        baseline=[97.6] * 2, cosen=[98.6] * 2, crt=[98.0] * 2, failures={"smote": {0: "one image"}}
+    )
+    page = render_results([summary])
+    assert "Some runs failed: `smote` on mnist/odd-10 has 0 of 2 seeds, since one image." in page
+
+
 def test_methods_that_were_not_run_are_told_and_rows_without_their_own_are_left_out():
     assert "comp_fixedcost" not in render_results([GOOD]), "nothing but what MNISTexp has"
     more = summary_of(

@@ -3,7 +3,7 @@
 Rendering is pure: the same summaries give the same text.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -76,9 +76,10 @@ def render_results(
                 "### Against today's alternatives",
                 "Mean class recall on test in per cent, the best of each column in bold; an "
                 "average is given to methods that have all columns. A column is run by the "
-                f"command of its row above with `--methods {','.join(ALTERNATIVES)}`.",
+                f"command of its row above with `--methods {','.join(ALTERNATIVES)}`, and further "
+                "methods by their names.",
                 methods_table(compared, methods=_without_parts(compared)),
-                against_alternatives(compared),
+                *filter(None, [_lost_columns(compared), against_alternatives(compared)]),
             ]
         parts += _parts_tables(ordered)
     return "\n\n".join(parts) + "\n"
@@ -89,6 +90,15 @@ def _without_parts(studies: Sequence[tuple[str, Summary]]) -> list[str]:
     names = dict.fromkeys(name for _, found in studies for name in found.results)
     parts = {part.name for part in PARTS}
     return [name for name in names if name not in parts]
+
+
+def _lost_columns(studies: Sequence[tuple[str, Summary]]) -> str:
+    """Why methods lack seeds in a table of methods by studies."""
+    return _failures_told(
+        _seeds_lost(f"`{name}`", label, len(_recall(found, name)), found, reasons)
+        for label, found in studies
+        for name, reasons in found.failures.items()
+    )
 
 
 def _parts_tables(summaries: Mapping[str, Summary]) -> list[str]:
@@ -284,14 +294,27 @@ def _cuts_missed(rows: Sequence[tuple[Entry, Summary]]) -> str:
 
 
 def _failed(rows: Sequence[tuple[Entry, Summary]]) -> str:
-    told = [
-        f"{line.method} on {_short(entry)} has {line.ours.count if line.ours else 0} of "
-        f"{len(summary.seeds)} seeds, since {_reason(line.failures)}"
+    return _failures_told(
+        _seeds_lost(
+            line.method, _short(entry), line.ours.count if line.ours else 0, summary, line.failures
+        )
         for entry, summary in rows
         for line in _lines(entry, summary)
         if line.failures
-    ]
-    return f"Some runs failed: {'; '.join(told)}." if told else ""
+    )
+
+
+def _seeds_lost(
+    method: str, where: str, done: int, summary: Summary, failures: Mapping[int, str]
+) -> str:
+    return (
+        f"{method} on {where} has {done} of {len(summary.seeds)} seeds, since {_reason(failures)}"
+    )
+
+
+def _failures_told(told: Iterable[str]) -> str:
+    joined = "; ".join(told)
+    return f"Some runs failed: {joined}." if joined else ""
 
 
 def _not_run(rows: Sequence[tuple[Entry, Summary]]) -> str:

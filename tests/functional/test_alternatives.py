@@ -210,6 +210,15 @@ def test_sosr_is_least_where_outputs_are_the_negated_costs_and_beyond():
         (lambda: F.ldam_loss(LOGITS, TARGET, COUNTS, scale=math.nan), "scale must be finite"),
         (lambda: F.ldam_loss(LOGITS, TARGET, COUNTS, max_margin=math.inf), "max_margin .* inf"),
         (lambda: F.balanced_softmax(LOGITS, TARGET, COUNTS, tau=math.nan), "tau must be finite"),
+        (lambda: F.class_balanced_weights(torch.tensor([0.9, 0.1])), "counts of samples.* is 0.1"),
+        (
+            lambda: F.class_balanced_cross_entropy(LOGITS, TARGET, COUNTS / 654),
+            "class_counts must be counts of samples, at least 1, but one is 0.006",
+        ),
+        (
+            lambda: F.balanced_softmax(LOGITS, TARGET, [1, 2, 3, 4]),
+            "must be a tensor, but is a lis",
+        ),
         (lambda: F.focal_loss(LOGITS, TARGET, gamma=math.nan), "gamma must be finite"),
         (lambda: F.focal_loss(LOGITS, TARGET, weight=-torch.ones(4)), "weight must be .* not neg"),
         (lambda: F.focal_loss(LOGITS, TARGET, gamma=-1), "gamma must be finite and not negative"),

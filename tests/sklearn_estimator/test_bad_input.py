@@ -121,6 +121,7 @@ def test_many_classes_are_not_all_listed(quick, no_training):
             "for each of the classes 'cat', 'dog', 'eel', but have the rows 'a', 'b', 'c' and",
         ),
         ({"acceptance": "never"}, "acceptance must be one of"),
+        ({"costs": "adaptive", "acceptance": "never"}, "acceptance must be one of"),
         ({"cost_lr": 2.0}, "cost_lr must lie in"),
         ({"confusion_std": 0.0}, "confusion_std positive"),
     ],

@@ -9,6 +9,7 @@ import math
 import torch
 from torch import Tensor
 
+from cosen.errors import InputError
 from cosen.functional.checks import (
     check_class_vector,
     check_finite,
@@ -177,8 +178,17 @@ def class_balanced_weights(class_counts: Tensor, *, beta: float = 0.9999) -> Ten
         tensor([1.2727, 0.7273])
     """
     check_class_vector(class_counts, name="class_counts")
+    _check_not_fractions(class_counts)
     check_fraction(beta, name="beta")
     return _effective_number_weights(class_counts.float(), beta)
+
+
+def _check_not_fractions(counts: Tensor) -> None:
+    if bool((counts < 1).any()):
+        raise InputError(
+            "class_counts must be counts of samples, at least 1, but one is "
+            f"{float(counts.min()):g}"
+        )
 
 
 def _effective_number_weights(counts: Tensor, beta: float) -> Tensor:
@@ -216,6 +226,8 @@ def class_balanced_cross_entropy(
     """
     logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
     counts = _class_vector(class_counts, logits, "class_counts")
+    if values_are_readable(counts):
+        _check_not_fractions(counts)
     check_fraction(beta, name="beta")
     return margin_cross_entropy(
         logits,

@@ -190,7 +190,8 @@ def step_costs(
     Args:
         costs: ξ, shape ``(C, C)``, in (0, 1].
         target_costs: T, shape ``(C, C)``, in (0, 1].
-        cost_lr: :math:`\gamma_\xi`, 0 (no step) to 1 (straight to T) and not negative.
+        cost_lr: :math:`\gamma_\xi`, not negative: 0 is no step, 1 goes straight to T, and more
+            goes beyond it.
         floor: The least cost.
 
     Example:

@@ -263,17 +263,20 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return None
         if self._costs_are("adaptive") and self.loss == "cross_entropy":
             return AdaptiveCosts(counts, objective=self._objective()).to(self.device)
+        return self._papers_learner(counts, self._objective()).to(self.device)
+
+    def _papers_learner(self, counts: Tensor, objective: Objective) -> CostLearner:
         return CostLearner(
             counts,
             loss=self.loss,
             cost_lr=self.cost_lr,
             acceptance=self.acceptance,
-            objective=self._objective(),
+            objective=objective,
             confusion_mean=self.confusion_mean,
             confusion_std=self.confusion_std,
             separability_mean=self.separability_mean,
             separability_std=self.separability_std,
-        ).to(self.device)
+        )
 
     def _fixed_costs(self, counts: Tensor) -> Tensor:
         if self._costs_are("H"):
@@ -313,6 +316,7 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(
                 f"validation_fraction must lie between 0 and 1, but is {self.validation_fraction}"
             )
+        self._papers_learner(torch.ones(2), "overall")  # refuses bad values, used or not
 
     def _tell_epoch(self) -> None:
         line = f"epoch {len(self.loss_curve_)} of {self.epochs}: loss {self.loss_curve_[-1]:.4f}"

@@ -228,7 +228,7 @@ NAN = torch.full((2, 3), math.nan)
             "logits contain NaN, first in sample 0",
         ),
         (torch.tensor([[0, math.inf, 0]]), torch.tensor([0]), "logits contain infinity, first in"),
-        ((torch.zeros(2, 3), torch.zeros(2, 5)), torch.tensor([0, 1]), "gives logits and features"),
+        ((torch.zeros(2, 3), torch.zeros(2, 5)), torch.tensor([0, 1]), "features, take the first"),
         (torch.zeros(2, 3), torch.tensor([0, 1, 2]), r"target .* of the shape \(2,\)"),
         (torch.zeros(2, 3), torch.tensor([0, 3]), "target must lie in 0..2"),
         (torch.zeros(2, 3), torch.tensor([0, -100]), "has -100: leave samples to be ignored out"),

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections import Counter
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -156,6 +157,18 @@ LABELS = pd.Series([0] * 5 + [1] * 9 + [2] * 2)
 def test_labelled_counts_in_the_order_of_the_classes_are_taken():
     counts = LABELS.value_counts().sort_index()
     assert torch.equal(cosen.AdaptiveCosts(counts).costs, cosen.AdaptiveCosts([5, 9, 2]).costs)
+
+
+@pytest.mark.parametrize("kind", [lambda c: c[::-1], lambda c: c[::-1].astype(">i4"), pd.Series])
+def test_counts_may_be_any_array(kind):
+    counts = kind(np.array([2, 9, 5]))
+    expected = cosen.AdaptiveCosts(np.asarray(counts).tolist()).costs
+    assert torch.equal(cosen.AdaptiveCosts(counts).costs, expected)
+
+
+def test_costs_may_be_a_frame_without_names():
+    criterion = cosen.CostSensitiveCrossEntropy(pd.DataFrame(COSTS.numpy()))
+    assert torch.equal(criterion.costs, COSTS)
 
 
 def test_costs_stand_apart_from_the_graph_they_came_from():

@@ -8,6 +8,7 @@ fits in half precision. Targets are class indices ``(B,)`` or probabilities ``(B
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -39,7 +40,8 @@ def as_numbers(values: Numbers, *, name: str) -> Tensor:
             f"{type(values).__name__}: give [{name}[label] for label in classes]"
         )
     for axis in ("index", "columns") if hasattr(values, "to_numpy") else ():
-        labels = list(getattr(values, axis, ()))
+        found = getattr(values, axis, ())
+        labels = [] if callable(found) else list(found)
         if labels != list(range(len(labels))):
             raise InputError(
                 f"{name} must be in the order of the classes, but has labels of its own, "
@@ -47,6 +49,9 @@ def as_numbers(values: Numbers, *, name: str) -> Tensor:
                 "order and give the bare numbers, .to_numpy()"
             )
     try:
+        if not isinstance(values, Tensor) and hasattr(values, "__array__"):
+            array = np.asarray(values)  # which may run backwards, or be of another machine
+            return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), order="C"))
         return torch.as_tensor(values).detach().clone()
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} must be numbers: {error}") from None

@@ -57,6 +57,24 @@ def test_many_shares_give_what_each_of_them_gives(loss, oracle, monkeypatch):
         assert torch.autograd.gradcheck(lambda o: loss(o, target), LOGITS.clone().requires_grad_())
 
 
+@pytest.mark.parametrize("name", ["balanced_softmax", "ldam", "focal"])
+def test_many_shares_leave_masked_classes_without_gradients(name, monkeypatch):
+    loss = LOSSES[name][0]
+    found = []
+    for few in (4, 0):
+        monkeypatch.setattr("cosen.functional.reduction.FEW", few)
+        logits = LOGITS.clone()
+        logits[:, 3] = -torch.inf
+        target = logits.roll(1, 0).softmax(1)  # no share of the masked class
+        logits.requires_grad_()
+        target.requires_grad_()
+        loss(logits, target).backward()
+        assert (logits.grad[:, 3] == 0).all()
+        found.append((logits.grad, target.grad[:, :3]))
+        assert target.grad.isfinite().all()
+    torch.testing.assert_close(*found)
+
+
 @every_loss
 @pytest.mark.parametrize("target", [TARGET, MIXED], ids=["indices", "mixup"])
 def test_gradcheck(loss, oracle, target):

@@ -181,6 +181,19 @@ def test_wide_margins_stay_finite_with_probabilities(monkeypatch, few):
     torch.testing.assert_close(logits.grad, torch.tensor([[0.25, -0.25]]))
 
 
+def test_many_shares_have_second_derivatives_up_to_the_widest_margins():
+    margins = torch.zeros(6, 6)
+    margins[:, 0] = -39.0
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        logits = torch.tensor([[45.0, 0, 1, 2, 3, 4]], dtype=dtype, requires_grad=True)
+        target = torch.full((1, 6), 1 / 6, dtype=dtype)
+        value = F.pairwise_margin_cross_entropy(logits, target, margins.to(dtype))
+        (slope,) = torch.autograd.grad(value, logits, create_graph=True)
+        found.append(torch.autograd.grad(slope.square().sum(), logits)[0])
+    torch.testing.assert_close(found[0].double(), found[1], rtol=1e-3, atol=1e-6)
+
+
 def test_tiny_costs_do_not_underflow():
     costs = torch.tensor([[1e-30, 1e-20], [1e-38, 1e-30]])
     logits = torch.tensor([[50.0, -50.0]])
@@ -333,6 +346,9 @@ def test_works_under_compile_tracing(loss, oracle, gradient):
     logits, target, costs = draw()
     compiled = torch.compile(loss, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(logits, target, costs), loss(logits, target, costs))
+    shares = dense_target(*logits.shape)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        torch.testing.assert_close(compiled(logits, shares, costs), loss(logits, shares, costs))
 
 
 @every_loss

@@ -35,6 +35,7 @@ class Tower(nn.Module):
             "three": (logits, hidden, hidden),
             "dict": {"logits": logits},
             "flat": logits[:, 0],
+            "scalar": logits.sum(),
         }[self.result]
 
 
@@ -95,9 +96,7 @@ def test_a_last_layer_that_does_not_give_the_logits_is_named():
             return self.classifier((x * self.gate(x).sigmoid())[..., None])[..., 0]
 
     x = torch.randn(2, 6)
-    with pytest.raises(
-        InputError, match=r"'gate' of Gated gives 6 numbers, but there are 3 logits"
-    ):
+    with pytest.raises(InputError, match=r"Gated, 'gate', gives 6 numbers, but there are 3 logits"):
         as_network(Gated())(x)
     assert as_network(Gated(), output="gate")(x).features.shape == (2, 6)
 
@@ -127,6 +126,7 @@ def test_modules_that_give_features_are_taken_at_their_word(result):
         ("three", "returned tuple"),
         ("dict", "returned dict"),
         ("flat", r"\(batch, classes\), but Tower returned \(2,\)"),
+        ("scalar", r"\(batch, classes\), but Tower returned \(\)"),
     ],
 )
 def test_other_results_are_refused(result, message):

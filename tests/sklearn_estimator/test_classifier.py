@@ -53,6 +53,8 @@ def test_probabilities_decisions_and_classes_agree(quick, blobs):
     logits, chances = model.decision_function(X), model.predict_proba(X)
     np.testing.assert_allclose(chances, torch.tensor(logits).softmax(1))
     np.testing.assert_allclose(model.predict_log_proba(X), np.log(chances))
+    assert (model.predict_proba(1e6 * X) == 0).any()
+    assert np.isfinite(model.predict_log_proba(1e6 * X)).all()
     assert (model.classes_[logits.argmax(1)] == model.predict(X)).all()
     two = quick().fit(X, y == "cat")
     margin = two.decision_function(X)
@@ -131,6 +133,9 @@ def test_a_frame_with_the_names_of_the_classes_is_put_in_their_order(quick, blob
     model = quick(pd.DataFrame(matrix, index=order, columns=order), epochs=1).fit(*blobs)
     assert model.classes_.tolist() == ["cat", "dog", "eel"]
     np.testing.assert_allclose(model.costs_, matrix[np.ix_([1, 2, 0], [1, 2, 0])])
+    two = pd.DataFrame([[1.0, 0.5], [0.25, 1.0]])
+    is_cat = quick(two, epochs=1).fit(blobs[0], blobs[1] == "cat")
+    np.testing.assert_allclose(is_cat.costs_, two)
 
 
 @pytest.mark.parametrize(

@@ -154,8 +154,8 @@ def test_failed_methods_are_told():
     )
     assert "|  | `cosen-paper` | - | 98.6 | - | 42 | - | - | 0 |" in paper_table(rows(summary))
     assert (
-        "Some runs failed: cosen-paper on Low rep. (10%) of odd digits has 0 of 2 seeds, since no "
-        "memory." in shortfalls(rows(summary))
+        "Some runs failed: `cosen-paper` on Low rep. (10%) of odd digits has 0 of 2 seeds, since "
+        "no memory." in shortfalls(rows(summary))
     )
 
 
@@ -165,6 +165,19 @@ def test_methods_that_failed_beside_the_alternatives_are_told():
     )
     page = render_results([summary])
     assert "Some runs failed: `smote` on mnist/odd-10 has 0 of 2 seeds, since one image." in page
+
+
+def test_parts_that_failed_are_told_below_their_own_table():
+    summary = summary_of(
+        baseline=[97.6] * 2,
+        cosen=[98.6] * 2,
+        crt=[98.0] * 2,
+        cosen_strength=[98.0] * 2,
+        failures={"cosen-errors": {0: "no memory"}},
+    )
+    alternatives, parts = render_results([summary]).split("### What each part")
+    assert "Some runs failed: `cosen-errors` on mnist/odd-10 has 0 of 2 seeds" in parts
+    assert "cosen-errors` on mnist/odd-10" not in alternatives.split("### Against today")[1]
 
 
 def test_methods_that_were_not_run_are_told_and_rows_without_their_own_are_left_out():

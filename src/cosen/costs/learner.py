@@ -14,7 +14,7 @@ from cosen import functional as F
 from cosen.costs.learning import CostStep, LearnedCosts
 from cosen.costs.objective import Objective, validation_rates
 from cosen.errors import InputError
-from cosen.functional.checks import check_costs, check_misclassification_costs
+from cosen.functional.checks import check_costs, check_misclassification_costs, check_tensor
 from cosen.functional.costs import FLOOR, RelativeTo
 from cosen.losses import (
     CostSensitiveCrossEntropy,
@@ -142,6 +142,7 @@ class CostLearner(LearnedCosts):
         if self.needs_features and self.steps % self.separability_every == 0:
             if features is None:
                 raise InputError("the separability takes part: give step() the features too")
+            check_tensor(features, name="features")
             if len(features) != len(target):
                 raise InputError(
                     f"step() was given features of {len(features)} samples, but {len(target)} "

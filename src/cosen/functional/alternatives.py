@@ -157,11 +157,16 @@ def focal_loss(
         of_class,
         logits,
         target,
-        losses_of_all=lambda outputs: focal(outputs.log_softmax(1)),
+        losses_of_all=lambda outputs: focal(_finite(outputs.log_softmax(1))),
         weight=weight,
         reduction=reduction,
         ignore_index=ignore_index,
     )
+
+
+def _finite(log_scores: Tensor) -> Tensor:
+    """A masked class's -inf as the lowest number: its gradient is to be 0, and 0 * inf is NaN."""
+    return log_scores.clamp(min=torch.finfo(log_scores.dtype).min)
 
 
 def class_balanced_weights(class_counts: Tensor, *, beta: float = 0.9999) -> Tensor:

@@ -24,8 +24,8 @@ def check_tensor(tensor: Tensor, *, name: str) -> None:
     if not isinstance(tensor, Tensor):
         kind = type(tensor).__name__
         what_to_do = f"use torch.as_tensor({name})"
-        if isinstance(tensor, tuple) and any(isinstance(part, Tensor) for part in tensor):
-            what_to_do = "a network of cosen gives logits and features; take the one that is meant"
+        if name == "logits" and isinstance(tensor, tuple):
+            what_to_do = "of a network that gives logits and features, take the first"
         raise InputError(f"{name} must be a tensor, but is a {kind}: {what_to_do}")
 
 

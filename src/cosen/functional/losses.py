@@ -1,10 +1,12 @@
 """The paper's three cost-sensitive losses (Sec. III-C), on class indices or probabilities.
 
 Row = true class, column = output. All losses sum over the outputs and then reduce over the
-samples. Half-precision logits are worked out in float32, under autocast as well. A target of
-probabilities takes a product of matrices in the cross-entropy; in the hinge loss and the MSE each
-class with a share above zero is worked out, and memory is ``B * C * C`` at worst: there, smooth
-labels with ``label_smoothing=`` rather than beforehand.
+samples. Half-precision logits are worked out in float32, under autocast as well.
+
+A target of probabilities works out each class with a share above zero, ``B * C * C`` numbers at
+worst: smooth labels with ``label_smoothing=`` rather than beforehand. The cross-entropy needs no
+more than a product of matrices, in the precision that torch is set to, where samples have a share
+of many classes and margins in a row lie less than 40 apart.
 """
 
 from collections.abc import Callable
@@ -19,10 +21,17 @@ from cosen.functional.checks import (
     check_same_device,
     values_are_readable,
 )
-from cosen.functional.reduction import Reduction, batch_loss, full_precision, prepare_batch
+from cosen.functional.reduction import (
+    Reduction,
+    batch_loss,
+    full_precision,
+    prepare_batch,
+    without_autocast,
+)
 
-WIDE = 60.0
-"""How far margins in a row may lie apart for their exponentials to be added in float32."""
+WIDE = 40.0
+"""How far margins in a row may lie apart for their exponentials to be added in float32, and for
+the second derivatives, which divide by the square of the sum."""
 
 
 def pairwise_margin_cross_entropy(
@@ -105,11 +114,12 @@ def margin_cross_entropy(
         lowered = margins - margins.amax(1, keepdim=True)  # the loss does not see it
         if not bool(lowered.amin() > -WIDE):
             return None
-        with torch.autocast(outputs.device.type, enabled=False):
+        with without_autocast(outputs.device):
             log_sums = (outputs.exp() @ lowered.exp().T).log()
         won = outputs + lowered.diagonal()
         if label_smoothing:
-            won = torch.lerp(won, outputs.mean(1, keepdim=True) + lowered.mean(1), label_smoothing)
+            mean = outputs.mean(1, keepdim=True) + lowered.mean(1)
+            won = (1 - label_smoothing) * won + label_smoothing * mean
         return log_sums - won
 
     return batch_loss(

@@ -1,6 +1,7 @@
 """From the loss of one true class to the loss of a batch."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, get_args
 
 import torch
@@ -35,6 +36,13 @@ def full_precision(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
+def without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Where products of matrices keep their precision."""
+    if not torch.amp.is_autocast_available(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
+
+
 def prepare_batch(logits: Tensor, target: Tensor, *, ignore_index: int) -> tuple[Tensor, Tensor]:
     """Check what every loss takes; logits in full precision, class indices as ``long``."""
     check_logits(logits)
@@ -57,7 +65,8 @@ def batch_loss(
     Args:
         loss_of_class: Maps logits ``(K, C)`` and class indices ``(K,)`` to losses ``(K,)``.
         losses_of_all: Maps logits ``(B, C)`` to the losses of every true class ``(B, C)``, where
-            there is a shorter way than one by one; None for a matrix it does not work for.
+            there is a shorter way than one by one, or to None where that way would lose digits. It
+            chooses by values, which ``torch.compile`` cannot trace: there it is not taken.
         logits: Network outputs, shape ``(B, C)``, from :func:`prepare_batch`.
         target: Class indices ``(B,)`` or probabilities ``(B, C)``, from :func:`prepare_batch`.
         weight: A weight for each class, shape ``(C,)``, or None for 1.
@@ -98,10 +107,12 @@ def _expected_losses(
     weights = shares.sum(1)
     divisors = torch.where(weights == 0, 1, weights)
     sample, classes = shares.nonzero(as_tuple=True)
+    if torch.compiler.is_compiling():
+        losses_of_all = None
     if losses_of_all is not None and len(sample) > FEW * len(shares):
         losses = losses_of_all(logits)
         if losses is not None:  # of a class without a share they may be infinite
-            return torch.where(shares == 0, 0, shares * losses).sum(1) / divisors, weights
+            return (shares * losses.masked_fill(shares == 0, 0)).sum(1) / divisors, weights
     of_pairs = shares[sample, classes] * loss_of_class(logits[sample], classes)
     return logits.new_zeros(len(logits)).index_add(0, sample, of_pairs) / divisors, weights
 

@@ -73,20 +73,27 @@ class WrappedNetwork(Network):
                 "output layer: name the one that is, as_network(module, output=...), or return a "
                 "tuple of logits and features"
             )
-        elif not self.was_named and seen[1].shape[-1] != result.shape[-1]:
-            raise InputError(
-                f"the layer {self.output_name!r} of {kind} gives {seen[1].shape[-1]} numbers, but "
-                f"there are {result.shape[-1]} logits, so that it cannot be the output layer: name "
-                "the one that is, as_network(module, output=...)"
-            )
         else:
             logits, features = result, seen[0]
+            self._check_guess(seen[1], logits)
         if logits.dim() != 2:
             raise InputError(
                 f"logits must have the shape (batch, classes), but {kind} returned "
                 f"{tuple(logits.shape)}"
             )
         return NetworkOutput(logits, features.flatten(1))
+
+    def _check_guess(self, given: object, logits: Tensor) -> None:
+        """A layer that was guessed, and not named, must give as many numbers as there are."""
+        guessed = not self.was_named and isinstance(given, Tensor) and logits.dim() == 2
+        if guessed and given.shape[-1] != logits.shape[1]:  # type: ignore[attr-defined]
+            kind, name = type(self.module).__name__, self.output_name
+            raise InputError(
+                f"the last linear layer of {kind}, {name!r}, gives "
+                f"{given.shape[-1]} numbers, "  # type: ignore[attr-defined]
+                f"but there are {logits.shape[1]} logits: name the output layer, this or another, "
+                "as_network(module, output=...), or return a tuple of logits and features"
+            )
 
 
 def _is_pair(result: object) -> bool:

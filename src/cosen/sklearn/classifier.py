@@ -207,7 +207,7 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._logits(X).softmax(1).numpy()
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """The logarithm of :meth:`predict_proba`, shape ``(n, C)``, where that would be 0 too."""
+        """The log of :meth:`predict_proba`, shape ``(n, C)``, finite where that rounds to 0."""
         return self._logits(X).log_softmax(1).numpy()
 
     def predict(self, X: ArrayLike) -> Array:

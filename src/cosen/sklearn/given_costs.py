@@ -69,10 +69,11 @@ def numbers(name: str, values: Any, classes: list[Any]) -> Tensor:
 
     A frame whose rows and columns are named as the classes is put in their order.
     """
-    if hasattr(values, "to_numpy") and hasattr(values, "columns"):
+    if all(hasattr(values, name) for name in ("to_numpy", "index", "columns")):
         rows, columns = list(values.index), list(values.columns)
         if set(rows) == set(columns) == set(classes):
-            values = values.loc[classes, classes]
+            places = np.ix_(list(map(rows.index, classes)), list(map(columns.index, classes)))
+            values = values.to_numpy()[places]
         elif not rows == columns == list(range(len(rows))):  # which are no names
             raise InputError(
                 f"{name} of CoSenClassifier must have a row and a column for each of the classes "

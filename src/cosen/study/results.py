@@ -72,14 +72,15 @@ def render_results(
             if JUDGED in found.results and set(ALTERNATIVES) & set(found.results)
         ]
         if compared:
+            shown = _without_parts(compared)
             parts += [
                 "### Against today's alternatives",
                 "Mean class recall on test in per cent, the best of each column in bold; an "
                 "average is given to methods that have all columns. A column is run by the "
                 f"command of its row above with `--methods {','.join(ALTERNATIVES)}`, and further "
                 "methods by their names.",
-                methods_table(compared, methods=_without_parts(compared)),
-                *filter(None, [_lost_columns(compared), against_alternatives(compared)]),
+                methods_table(compared, methods=shown),
+                *filter(None, [_lost_seeds(compared, shown), against_alternatives(compared)]),
             ]
         parts += _parts_tables(ordered)
     return "\n\n".join(parts) + "\n"
@@ -87,17 +88,18 @@ def render_results(
 
 def _without_parts(studies: Sequence[tuple[str, Summary]]) -> list[str]:
     """The methods of some studies but for the parts of one, which have a table of their own."""
-    names = dict.fromkeys(name for _, found in studies for name in found.results)
+    names = dict.fromkeys(name for _, found in studies for name in _tried(found))
     parts = {part.name for part in PARTS}
     return [name for name in names if name not in parts]
 
 
-def _lost_columns(studies: Sequence[tuple[str, Summary]]) -> str:
-    """Why methods lack seeds in a table of methods by studies."""
+def _lost_seeds(studies: Sequence[tuple[str, Summary]], methods: Sequence[str]) -> str:
+    """Why some methods lack seeds in a table of methods by studies."""
     return _failures_told(
-        _seeds_lost(f"`{name}`", label, len(_recall(found, name)), found, reasons)
+        _seeds_lost(name, label, len(_recall(found, name)), found, reasons)
         for label, found in studies
         for name, reasons in found.failures.items()
+        if name in methods
     )
 
 
@@ -126,7 +128,8 @@ def _parts_tables(summaries: Mapping[str, Summary]) -> list[str]:
             )
         studies = shown
     table = methods_table(studies, methods=names)
-    return ["### What each part of `cosen` adds", " ".join(words), table]
+    lost = _lost_seeds(studies, [part.name for part in PARTS])
+    return ["### What each part of `cosen` adds", " ".join(words), table, *filter(None, [lost])]
 
 
 def _recall(found: Summary, method: str) -> dict[int, float]:
@@ -172,11 +175,11 @@ def _paper_tables(summaries: Mapping[str, Summary]) -> list[str]:
 def _has_its_own(entry: Entry, summary: Summary) -> bool:
     """Whether methods were run that set a row apart, where it has some but for the usual ones."""
     own = set(entry.methods) - {"baseline", *OURS["cosen"]}
-    return not own or bool(own & _tried(summary))
+    return not own or bool(own & _tried(summary).keys())
 
 
-def _tried(summary: Summary) -> set[str]:
-    return {*summary.results, *summary.failures}
+def _tried(summary: Summary) -> dict[str, None]:
+    return dict.fromkeys((*summary.results, *summary.failures))
 
 
 def _lines(entry: Entry, summary: Summary) -> list[Line]:
@@ -308,7 +311,7 @@ def _seeds_lost(
     method: str, where: str, done: int, summary: Summary, failures: Mapping[int, str]
 ) -> str:
     return (
-        f"{method} on {where} has {done} of {len(summary.seeds)} seeds, since {_reason(failures)}"
+        f"`{method}` on {where} has {done} of {len(summary.seeds)} seeds, since {_reason(failures)}"
     )
 
 

@@ -100,8 +100,8 @@ class LearnedCosts(torch.nn.Module, ABC):
         if len(logits) == 0:
             raise InputError("validation has no samples: costs cannot be learned without any")
         check_tensor(target, name="target")
-        is_real = not target.is_floating_point() and not target.is_complex()
-        if is_real and bool((target < 0).any()):
+        is_whole = not target.is_floating_point() and not target.is_complex()
+        if is_whole and bool((target < 0).any()):
             raise InputError(
                 f"target of step() must be classes, but has {int(target.min())}: leave samples to "
                 "be ignored out of it, and out of the logits"

@@ -84,15 +84,15 @@ class WrappedNetwork(Network):
         return NetworkOutput(logits, features.flatten(1))
 
     def _check_guess(self, given: object, logits: Tensor) -> None:
-        """A layer that was guessed, and not named, must give as many numbers as there are."""
-        guessed = not self.was_named and isinstance(given, Tensor) and logits.dim() == 2
-        if guessed and given.shape[-1] != logits.shape[1]:  # type: ignore[attr-defined]
-            kind, name = type(self.module).__name__, self.output_name
+        """An output layer that was guessed, and not named, must give as many as there are."""
+        if self.was_named or not isinstance(given, Tensor) or logits.dim() != 2:
+            return
+        if given.shape[-1] != logits.shape[1]:
             raise InputError(
-                f"the last linear layer of {kind}, {name!r}, gives "
-                f"{given.shape[-1]} numbers, "  # type: ignore[attr-defined]
-                f"but there are {logits.shape[1]} logits: name the output layer, this or another, "
-                "as_network(module, output=...), or return a tuple of logits and features"
+                f"the last linear layer of {type(self.module).__name__}, {self.output_name!r}, "
+                f"gives {given.shape[-1]} numbers, but there are {logits.shape[1]} logits: name "
+                "the output layer, this or another, as_network(module, output=...), or return a "
+                "tuple of logits and features"
             )
 
 

@@ -69,7 +69,7 @@ def numbers(name: str, values: Any, classes: list[Any]) -> Tensor:
 
     A frame whose rows and columns are named as the classes is put in their order.
     """
-    if all(hasattr(values, name) for name in ("to_numpy", "index", "columns")):
+    if all(hasattr(values, part) for part in ("to_numpy", "index", "columns")):  # a frame
         rows, columns = list(values.index), list(values.columns)
         if set(rows) == set(columns) == set(classes):
             places = np.ix_(list(map(rows.index, classes)), list(map(columns.index, classes)))

@@ -80,7 +80,7 @@ def render_results(
                 f"command of its row above with `--methods {','.join(ALTERNATIVES)}`, and further "
                 "methods by their names.",
                 methods_table(compared, methods=shown),
-                *filter(None, [_lost_seeds(compared, shown), against_alternatives(compared)]),
+                *filter(None, [_failed_in_table(compared, shown), against_alternatives(compared)]),
             ]
         parts += _parts_tables(ordered)
     return "\n\n".join(parts) + "\n"
@@ -93,10 +93,10 @@ def _without_parts(studies: Sequence[tuple[str, Summary]]) -> list[str]:
     return [name for name in names if name not in parts]
 
 
-def _lost_seeds(studies: Sequence[tuple[str, Summary]], methods: Sequence[str]) -> str:
+def _failed_in_table(studies: Sequence[tuple[str, Summary]], methods: Sequence[str]) -> str:
     """Why some methods lack seeds in a table of methods by studies."""
     return _failures_told(
-        _seeds_lost(name, label, len(_recall(found, name)), found, reasons)
+        _why_seeds_lack(name, label, len(_recall(found, name)), found, reasons)
         for label, found in studies
         for name, reasons in found.failures.items()
         if name in methods
@@ -128,7 +128,7 @@ def _parts_tables(summaries: Mapping[str, Summary]) -> list[str]:
             )
         studies = shown
     table = methods_table(studies, methods=names)
-    lost = _lost_seeds(studies, [part.name for part in PARTS])
+    lost = _failed_in_table(studies, [part.name for part in PARTS])
     return ["### What each part of `cosen` adds", " ".join(words), table, *filter(None, [lost])]
 
 
@@ -298,7 +298,7 @@ def _cuts_missed(rows: Sequence[tuple[Entry, Summary]]) -> str:
 
 def _failed(rows: Sequence[tuple[Entry, Summary]]) -> str:
     return _failures_told(
-        _seeds_lost(
+        _why_seeds_lack(
             line.method, _short(entry), line.ours.count if line.ours else 0, summary, line.failures
         )
         for entry, summary in rows
@@ -307,7 +307,7 @@ def _failed(rows: Sequence[tuple[Entry, Summary]]) -> str:
     )
 
 
-def _seeds_lost(
+def _why_seeds_lack(
     method: str, where: str, done: int, summary: Summary, failures: Mapping[int, str]
 ) -> str:
     return (

@@ -1,4 +1,4 @@
-"""What a terminal shows after each epoch."""
+"""What a terminal, and a log, show after each epoch."""
 
 from dataclasses import replace
 
@@ -80,7 +80,29 @@ def test_a_new_phase_is_not_compared_with_the_one_before(lines):
     assert not any("costs" in line for line in printed)
 
 
-def test_nobody_is_told_where_there_is_no_terminal(capsys):
+def test_in_a_log_an_epoch_is_a_line_and_nothing_else(capsys):
+    with watched(quiet=False) as (watcher, reading):
+        reading(10, 10)
+        watcher.phase("Training cosen")
+        watcher.batch(1, 2)
+        watcher.epoch(record(1))
+    assert capsys.readouterr().err.splitlines() == [
+        "Training cosen",
+        HEADER,
+        "    1   1.0000    25.00 %      90.00 %      90.00 %       100  best",
+    ]
+
+
+def test_in_a_log_long_reading_is_told_now_and_then(capsys, monkeypatch):
+    seconds = iter((0.0, 30.0, 61.0, 62.0, 121.0))
+    monkeypatch.setattr("cosen.cli.progress.time.monotonic", lambda: next(seconds))
+    with watched(quiet=False) as (_, reading):
+        for done in (100, 200, 300, 400):
+            reading(done, 900)
+    assert capsys.readouterr().err == "Reading images: 200 of 900\nReading images: 400 of 900\n"
+
+
+def test_nobody_is_told_who_wants_json(capsys):
     with watched(quiet=True) as (watcher, reading):
         watcher.epoch(record(1))
     assert reading is None

@@ -261,6 +261,7 @@ def _notes_told_once(console: "Console") -> Iterator[None]:
 def _lines(console: "Console") -> "GridWatcher":
     from rich.text import Text
 
+    from cosen.cli.progress import occasional_lines
     from cosen.study.compare import GridWatcher
 
     runs = {"done": 0, "total": 0}
@@ -277,7 +278,9 @@ def _lines(console: "Console") -> "GridWatcher":
         runs["done"] += 1
         console.print(Text(f"{ended.name} ({runs['done']} of {runs['total']})"), soft_wrap=True)
 
-    return GridWatcher(started=started, outcome=outcome)
+    return GridWatcher(
+        preparing=occasional_lines("Reading images", console), started=started, outcome=outcome
+    )
 
 
 @contextmanager

@@ -1,7 +1,15 @@
-"""Progress on a terminal, and silence elsewhere."""
+"""Progress: a bar on a terminal, in a log a line now and then, or silence."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SECONDS_BETWEEN_LINES = 60.0
+"""In a log; what is over earlier is not told at all."""
 
 
 @contextmanager
@@ -18,3 +26,17 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, 
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def occasional_lines(title: str, console: "Console") -> Callable[[int, int], None]:
+    """A function to be told how many of how many are done, for a log, where no bar can move."""
+    before = time.monotonic()
+
+    def told(done: int, total: int) -> None:
+        nonlocal before
+        now = time.monotonic()
+        if now - before >= SECONDS_BETWEEN_LINES:
+            before = now
+            console.print(f"{title}: {done} of {total}", soft_wrap=True)
+
+    return told

@@ -72,6 +72,15 @@ def test_again_it_says_what_was_finished_and_json_is_alone(run, tmp_path):
     assert {row["method"] for row in found["leaderboard"]["rows"]} == {"baseline", "focal"}
 
 
+def test_in_a_file_a_method_is_a_line_however_narrow_the_default_terminal_is(run, monkeypatch):
+    command = ("compare", *ARGUMENTS, "--methods=focal", "--seeds=1", "--out=study")
+    monkeypatch.delenv("COLUMNS")
+    heading, first, second, note, *_ = run(*command).stdout.splitlines()
+    assert heading.split()[-2:] == ["change", "seconds"]
+    assert {first.split()[0], second.split()[0]} == {"baseline", "focal"}
+    assert note.startswith("On test, in per cent")
+
+
 def test_a_method_of_ones_own_is_found_where_the_command_is_started(run, tmp_path, monkeypatch):
     (tmp_path / "my_method.py").write_text(
         "from small_study import Smoothed\n\n\nclass Mine(Smoothed):\n    name = 'mine'\n"

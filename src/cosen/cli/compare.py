@@ -1,6 +1,7 @@
 """Commands about methods: compare, methods."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 VALIDATION = 0.2
 """More than a single run holds out: the choice between methods rests on it too."""
+
+WIDTH_IN_A_FILE = 120
+"""Of the leaderboard where it is not printed on a terminal, unless COLUMNS says otherwise."""
 
 
 def methods(json_: Json = False) -> None:
@@ -204,6 +208,8 @@ def _report(comparison: "Comparison", *, json_: bool) -> None:
         typer.echo(json.dumps(found, indent=2))
         return
     console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = WIDTH_IN_A_FILE
     console.print(leaderboard_table(board, width=console.width))
     console.print()
     console.print(Text(" ".join([choice.sentence, *choice.caveats])))

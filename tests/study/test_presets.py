@@ -39,7 +39,7 @@ def test_the_presets_are_those_of_the_documentation():
         0.05,
         None,
     )
-    assert (cifar.network, cifar.size, cifar.weights) == ("head", 64, "vgg16")
+    assert (cifar.network, cifar.size, cifar.weights) == ("head", 128, "vgg16")
     assert (corals.network, corals.size, corals.epochs) == ("head", 128, 30)
     tuned = paper.config(protocol("mnist/odd-10"))
     assert (tuned.network, tuned.size, tuned.weights) == ("paper", 224, "vgg16")

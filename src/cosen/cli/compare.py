@@ -267,7 +267,7 @@ def _notes_told_once(console: "Console") -> Iterator[None]:
 def _lines(console: "Console") -> "GridWatcher":
     from rich.text import Text
 
-    from cosen.cli.progress import occasional_lines
+    from cosen.cli.progress import READING, occasional_lines
     from cosen.study.compare import GridWatcher
 
     runs = {"done": 0, "total": 0}
@@ -284,9 +284,8 @@ def _lines(console: "Console") -> "GridWatcher":
         runs["done"] += 1
         console.print(Text(f"{ended.name} ({runs['done']} of {runs['total']})"), soft_wrap=True)
 
-    return GridWatcher(
-        preparing=occasional_lines("Reading images", console), started=started, outcome=outcome
-    )
+    preparing = occasional_lines(READING, console)
+    return GridWatcher(preparing=preparing, started=started, outcome=outcome)
 
 
 @contextmanager
@@ -295,11 +294,12 @@ def _bars(console: "Console") -> Iterator["GridWatcher"]:
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
     from rich.text import Text
 
+    from cosen.cli.progress import READING
     from cosen.study.compare import GridWatcher
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        whole = bar.add_task("Reading images", total=None)
+        whole = bar.add_task(READING, total=None)
         running: dict[str, TaskID] = {}
         shares: dict[str, float] = {}
         runs = {"done": 0, "total": 0}

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+READING = "Reading images"
+"""What comes first in most commands: decoding images, and computing features of them."""
+
 SECONDS_BETWEEN_LINES = 60.0
 """In a log; what is over earlier is not told at all."""
 

@@ -6,12 +6,11 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
-from cosen.cli.progress import occasional_lines
+from cosen.cli.progress import READING, occasional_lines
 from cosen.training.loop import Watcher
 from cosen.training.run_folder import EpochRecord
 
 HEADER = "epoch     loss  val error  mean recall  rare recall  images/s"
-READING = "Reading images"
 
 
 @contextmanager

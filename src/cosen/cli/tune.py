@@ -95,13 +95,15 @@ def _watched(*, quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
+    from cosen.cli.progress import READING
+
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield None
         return
     columns = ("{task.description}", BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("Reading images", total=None)
+        task = bar.add_task(READING, total=None)
         yield lambda title, done, total: bar.update(
             task, description=title, completed=done, total=total
         )

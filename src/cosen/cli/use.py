@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cosen.cli.data import DataRoot, Exclude, Json
-from cosen.cli.progress import progress_bar
+from cosen.cli.progress import READING, progress_bar
 
 if TYPE_CHECKING:
     from cosen.training.predict import Prediction
@@ -59,7 +59,7 @@ def evaluate(
         metrics = evaluate_run(run, objective=_read_costs(run, costs))
         report(folder, json_=json_, metrics=metrics)
         return
-    with progress_bar("Reading images", quiet=json_) as progress:
+    with progress_bar(READING, quiet=json_) as progress:
         metrics = evaluate_run(
             run,
             data,

@@ -174,6 +174,7 @@ MISTAKES = {
     "empty": (("results", "."), ". has no summary.json in it: run cosen reproduce TABLE first"),
     "method": (("MNISTexp", "--methods=cosin"), "there is no method 'cosin'; did you mean"),
     "no-data": (("CIFARexp", "--methods=crt,cosin"), "there is no method 'cosin'; did you mean"),
+    "only": (("MNISTexp", "--only=cosin"), "there is no method 'cosin'; did you mean"),
     "seeds": (("MNISTexp", "--seeds=0"), "seeds must be at least 1, but is 0"),
 }
 

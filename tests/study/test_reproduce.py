@@ -168,6 +168,26 @@ def test_a_row_leaves_a_study_and_its_summary(wish, tmp_path):
     assert all(path.stat().st_mtime_ns == before for path, before in files.items())
 
 
+def test_a_part_of_the_methods_is_a_study_that_is_joined_with_the_rest(wish, tmp_path):
+    entries = find_entries("MNISTexp", "mnist/odd-10")
+    whole = Wish(**{**vars(wish), "out": tmp_path / "all" / "first"})
+    (first,) = reproduce(entries, whole).summaries.values()
+    part = Wish(**{**vars(wish), "out": tmp_path / "all" / "second", "only": ("focal",)})
+    (second,) = reproduce(entries, part).summaries.values()
+    assert list(second.results) == ["baseline", "focal"]
+    assert second.command == (
+        "cosen reproduce MNISTexp --row mnist/odd-10 --seeds 2 --only focal --epochs 1"
+    )
+    (both,) = read_summaries(tmp_path / "all")
+    assert list(both.results) == ["baseline", "cosen-paper", "cosen", "focal"]
+    assert both.results["focal"] == second.results["focal"]
+    assert both.results["baseline"] == first.results["baseline"]
+    assert both.command == f"{first.command} && {second.command}"
+
+    with pytest.raises(InputError, match="--only names all methods beside the baseline"):
+        reproduce(entries, Wish(**{**vars(part), "methods": ("crt",)}))
+
+
 def test_missing_data_and_failing_methods_do_not_stop_the_others(wish):
     small = Wish(**{**vars(wish), "seeds": 1, "methods": ("small_study:Stumbles",)})
     entries = [
@@ -309,3 +329,34 @@ def test_a_summary_survives_its_file(tmp_path):
     (tmp_path / "summary.json").write_text(json.dumps(found))
     with pytest.raises(Exception, match="is not a summary of a study"):
         read_summaries(tmp_path)
+
+
+def part(*methods, **changes):
+    """A part of a study, in which each method has its place in the row as accuracy."""
+    found = Summary(
+        *("mnist/odd-10", "cpu", "cosen reproduce", (0,), None, 0, {"epochs": 4}, "1.0"),
+        options={name: {} for name in methods},
+        results={name: {0: {"accuracy": place / 10}} for place, name in enumerate(methods)},
+        failures={},
+    )
+    return replace(found, **changes)
+
+
+def test_parts_are_joined_and_what_both_have_is_taken_from_the_first():
+    first = part("baseline", "crt", failures={"smote": {0: "too few"}})
+    second = part("focal", "baseline", "smote", "cosen-paper", trials=8, command="cosen more")
+    found = first.joined(second)
+    assert {name: runs[0]["accuracy"] for name, runs in found.results.items()} == {
+        **{"baseline": 0.0, "crt": 0.1},
+        **{"focal": 0.0, "cosen-paper": 0.3},
+    }
+    assert found.failures == {"smote": {0: "too few"}}
+    assert (found.trials, found.command) == (8, "cosen reproduce && cosen more")
+    assert second.joined(first).trials == 8
+    assert first.joined(first) == first
+
+
+def test_studies_with_other_settings_are_not_joined():
+    other = part("baseline", seeds=(0, 1), settings={"epochs": 5})
+    with pytest.raises(RunError, match="since they differ in seeds, settings: keep one of them"):
+        part("baseline").joined(other)

@@ -174,6 +174,10 @@ def _add_table(table: str, what: str) -> None:
             str | None,
             typer.Option(help="More methods than the row has, with commas between, or all."),
         ] = None,
+        only: Annotated[
+            str | None,
+            typer.Option(help="These alone beside the baseline, in place of those of the row."),
+        ] = None,
         ablation: Annotated[
             bool, typer.Option("--ablation", help="The parts of cosen one by one, too.")
         ] = False,
@@ -197,6 +201,7 @@ def _add_table(table: str, what: str) -> None:
             out=out,
             seeds=seeds,
             methods=_names(methods),
+            only=_names(only),
             ablation=ablation,
             data_root=data_root,
             weights=weights,

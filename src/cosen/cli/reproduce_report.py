@@ -32,7 +32,7 @@ def report(found: "Reproduced", wish: "Wish", *, json_: bool) -> None:
             console.print(Text(f"{entry.row.table}: {entry.words} ({entry.protocol.name})"))
             if entry.protocol.name in found.summaries:
                 summary = found.summaries[entry.protocol.name]
-                others = summary.results if wish.methods or wish.ablation else ()
+                others = summary.results if wish.asks_for_more else ()
                 _print_row(entry, lines_of(entry, summary, others=others), console)
             else:
                 console.print(Text(f"Not run: {found.reasons[entry.protocol.name]}"))
@@ -111,7 +111,7 @@ def _results_json(found: "Reproduced", wish: "Wish") -> dict[str, Any]:
         if summary is None:
             rows.append({**row, "not_run": found.reasons[entry.protocol.name]})
         else:
-            others = summary.results if wish.methods or wish.ablation else ()
+            others = summary.results if wish.asks_for_more else ()
             lines = [asdict(line) for line in lines_of(entry, summary, others=others)]
             rows.append({**row, "command": summary.command, "methods": lines})
     return {"rows": rows}

@@ -153,6 +153,7 @@ class Wish:
         out: Where studies go, one folder for each preset and protocol.
         seeds: How many.
         methods: More methods than the rows have.
+        only: These beside the baseline, in place of those that the rows have.
         ablation: Whether to run the parts of ``cosen`` too, one by one.
         data_root: Where datasets are.
         weights: A file of VGG-16's weights; downloaded if not given.
@@ -165,12 +166,18 @@ class Wish:
     out: Path = FOLDER
     seeds: int = SEEDS
     methods: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
     ablation: bool = False
     data_root: Path | None = None
     weights: str | None = None
     epochs: int | None = None
     trials: int = 0
     workers: int | None = None
+
+    @property
+    def asks_for_more(self) -> bool:
+        """Whether methods are asked for that the rows do not have."""
+        return bool(self.methods or self.only or self.ablation)
 
     def folder(self, record: Protocol) -> Path:
         """The study folder of a protocol."""
@@ -221,6 +228,8 @@ def reproduce(
     reasons: dict[str, str] = {}
     needed = _needed(entries)
     _check(wish, needed)
+    if wish.only:
+        needed = dict.fromkeys(needed, ("baseline", *wish.only))
     for record, methods in needed.items():
         try:
             summaries[record.name] = _run(record, methods, wish, watched)
@@ -250,7 +259,9 @@ def _check(wish: Wish, records: Iterable[Protocol]) -> None:
     ):
         if number is not None and number < least:
             raise InputError(f"{name} must be at least {least}, but is {number}")
-    for method in wish.methods:
+    if wish.only and wish.methods:
+        raise InputError("--only names all methods beside the baseline: leave --methods out")
+    for method in (*wish.methods, *wish.only):
         make_method(method)
     for record in records:
         wish.config(record)
@@ -300,18 +311,21 @@ def _command(record: Protocol, study: "StudyFolder", wish: Wish) -> str:
     about, table = study.about(), first_table(record)
     parts = {part.name for part in parts_for(about["config"]["network"])}
     is_taken_apart = parts <= about["methods"].keys()
-    implied = {name for entry in find_entries(table, record.name) for name in entry.methods}
-    implied |= parts if is_taken_apart else set()
+    usual = {name for entry in find_entries(table, record.name) for name in entry.methods}
+    is_whole = usual <= about["methods"].keys()
+    implied = (usual if is_whole else {"baseline"}) | (parts if is_taken_apart else set())
+    named = tuple(
+        entry["asked"]
+        for name, entry in about["methods"].items()
+        if name not in implied and entry["asked"] is not None  # an object has no name to type
+    )
     return command_for(
         table,
         record.name,
         preset=wish.preset.name,
         seeds=len(about["seeds"]),
-        methods=tuple(
-            entry["asked"]
-            for name, entry in about["methods"].items()
-            if name not in implied and entry["asked"] is not None  # an object has no name to type
-        ),
+        methods=named if is_whole else (),
+        only=() if is_whole else named,
         ablation=is_taken_apart,
         epochs=wish.epochs,
         trials=wish.trials,
@@ -349,6 +363,7 @@ def command_for(
     preset: str = PRESET,
     seeds: int = SEEDS,
     methods: Sequence[str] = (),
+    only: Sequence[str] = (),
     ablation: bool = False,
     epochs: int | None = None,
     trials: int = 0,
@@ -363,6 +378,7 @@ def command_for(
     words += ["--preset", preset] if preset != PRESET else []
     words += ["--seeds", str(seeds)] if seeds != SEEDS else []
     words += ["--methods", ",".join(methods)] if methods else []
+    words += ["--only", ",".join(only)] if only else []
     words += ["--ablation"] if ablation else []
     words += ["--epochs", str(epochs)] if epochs is not None else []
     words += ["--trials", str(trials)] if trials else []

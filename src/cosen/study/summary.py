@@ -5,8 +5,8 @@ tables are made of. It names no folder of the machine that it was made on.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,9 @@ METRICS = {
 }
 """What is kept of each run on test, and its name in a run folder. F-measure and G-mean are as the
 paper defines them."""
+
+SHARED = ("seeds", "epochs", "settings", "version")
+"""What two parts of a study must agree in."""
 
 Result = Mapping[str, float | None]
 """What one run gave: each of ``METRICS`` as a share of 1, the ``seconds`` that it took, and the
@@ -74,6 +77,28 @@ class Summary:
         """The same over seeds; None where there is nothing."""
         return Spread.of(self.values(method, name).values())
 
+    def joined(self, other: "Summary") -> "Summary":
+        """This and another part of the same study, such as other methods on another machine.
+
+        What a method cuts stays relative to the baseline that it was run beside; a method that is
+        in both, as the baseline is, is taken from this one.
+        """
+        differing = [name for name in SHARED if getattr(self, name) != getattr(other, name)]
+        if differing:
+            raise RunError(
+                f"two studies of {self.protocol} with the preset {self.preset} cannot be joined, "
+                f"since they differ in {', '.join(differing)}: keep one of them elsewhere"
+            )
+        own = {*self.results, *self.failures}
+        return replace(
+            self,
+            command=" && ".join(dict.fromkeys((self.command, other.command))),
+            trials=(self if "cosen-paper" in own else other).trials,
+            options={**other.options, **self.options},
+            results={**self.results, **_without(own, other.results)},
+            failures={**self.failures, **_without(own, other.failures)},
+        )
+
     def write(self, folder: Path) -> None:
         """Keep it in a study folder."""
         from cosen.training.atomic import write_text
@@ -108,9 +133,21 @@ class Summary:
             ) from error
 
 
+def _without(methods: Collection[str], found: Mapping[str, Any]) -> dict[str, Any]:
+    return {method: runs for method, runs in found.items() if method not in methods}
+
+
 def read_summaries(folder: Path) -> list[Summary]:
-    """All summaries in a folder and below it, in the order of their paths."""
-    return [Summary.read(path) for path in sorted(folder.rglob(FILE))]
+    """All summaries in a folder and below it, in the order of their paths.
+
+    Those of one protocol and preset are joined, the first of them first.
+    """
+    found: dict[tuple[str, str], Summary] = {}
+    for path in sorted(folder.rglob(FILE)):
+        own = Summary.read(path)
+        key = (own.preset, own.protocol)
+        found[key] = found[key].joined(own) if key in found else own
+    return list(found.values())
 
 
 def summarise(

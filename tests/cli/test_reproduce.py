@@ -95,6 +95,10 @@ def test_a_row_is_run_and_the_page_is_written(run, tmp_path):
         "cosen reproduce MNISTexp --row mnist/odd-10 --seeds 1 --methods tau-norm --epochs 1"
     )
 
+    part = run(*arguments, "--only=tau-norm", "--out=part").stdout.splitlines()
+    assert [line.split()[0] for line in part[2:4]] == ["baseline", "tau-norm"]
+    assert part[4] == ""
+
     page = Path("docs/results.md")
     printed = run("results", "studies/reproduce")
     assert "| Low rep. (10%) of odd digits | `baseline` |" in printed.stdout

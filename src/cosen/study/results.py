@@ -20,7 +20,6 @@ from cosen.study.reproduce import (
     entries_of,
 )
 from cosen.study.side_by_side import (
-    Line,
     cut_text,
     lines_of,
     number_text,
@@ -88,7 +87,7 @@ def render_results(
 
 def _without_parts(studies: Sequence[tuple[str, Summary]]) -> list[str]:
     """The methods of some studies but for the parts of one, which have a table of their own."""
-    names = dict.fromkeys(name for _, found in studies for name in _tried(found))
+    names = dict.fromkeys(name for _, found in studies for name in found.tried)
     parts = {part.name for part in PARTS}
     return [name for name in names if name not in parts]
 
@@ -175,16 +174,7 @@ def _paper_tables(summaries: Mapping[str, Summary]) -> list[str]:
 def _has_its_own(entry: Entry, summary: Summary) -> bool:
     """Whether methods were run that set a row apart, where it has some but for the usual ones."""
     own = set(entry.methods) - {"baseline", *OURS["cosen"]}
-    return not own or bool(own & _tried(summary).keys())
-
-
-def _tried(summary: Summary) -> dict[str, None]:
-    return dict.fromkeys((*summary.results, *summary.failures))
-
-
-def _lines(entry: Entry, summary: Summary) -> list[Line]:
-    """The methods of a row that were tried."""
-    return [line for line in lines_of(entry, summary) if line.method in _tried(summary)]
+    return not own or not own.isdisjoint(summary.tried)
 
 
 def paper_table(rows: Sequence[tuple[Entry, Summary]]) -> str:
@@ -195,7 +185,7 @@ def paper_table(rows: Sequence[tuple[Entry, Summary]]) -> str:
     lines = [[*headings, "command"]]
     lines.append(["---", "---", *["---:"] * (len(headings) - 2), "---"])
     for entry, summary in rows:
-        for number, line in enumerate(_lines(entry, summary)):
+        for number, line in enumerate(lines_of(entry, summary)):
             cells = [
                 entry.words if number == 0 else "",
                 f"`{line.method}`",
@@ -242,7 +232,7 @@ def shortfalls(rows: Sequence[tuple[Entry, Summary]]) -> str:
 def _numbers_missed(rows: Sequence[tuple[Entry, Summary]]) -> str:
     told: dict[Verdict, list[str]] = {"beyond": [], "within": [], "reached": []}
     for entry, summary in rows:
-        for line in _lines(entry, summary):
+        for line in lines_of(entry, summary):
             verdict = _shortfall(line.ours, line.paper)
             if verdict is not None:
                 numbers = f"{number_text(entry, line.ours)} against {paper_text(entry, line.paper)}"
@@ -275,7 +265,7 @@ def _cuts_missed(rows: Sequence[tuple[Entry, Summary]]) -> str:
         lines = [
             (entry, line)
             for entry, summary in rows
-            for line in _lines(entry, summary)
+            for line in lines_of(entry, summary)
             if line.method == method and line.cut and line.paper_cut is not None
         ]
         for entry, line in lines:
@@ -302,7 +292,7 @@ def _failed(rows: Sequence[tuple[Entry, Summary]]) -> str:
             line.method, _short(entry), line.ours.count if line.ours else 0, summary, line.failures
         )
         for entry, summary in rows
-        for line in _lines(entry, summary)
+        for line in lines_of(entry, summary)
         if line.failures
     )
 
@@ -323,7 +313,7 @@ def _failures_told(told: Iterable[str]) -> str:
 def _not_run(rows: Sequence[tuple[Entry, Summary]]) -> str:
     told = []
     for entry, summary in rows:
-        missing = [f"`{name}`" for name in entry.methods if name not in _tried(summary)]
+        missing = [f"`{name}`" for name in entry.methods if name not in summary.tried]
         if missing:
             told.append(f"{' and '.join(missing)} on {_short(entry)}")
     return f"Not run: {'; '.join(told)}." if told else ""
@@ -353,7 +343,7 @@ def _one_seed(rows: Sequence[tuple[Entry, Summary]]) -> str:
     for entry, summary in rows:
         ours = {
             line.method: line.ours
-            for line in _lines(entry, summary)
+            for line in lines_of(entry, summary)
             if line.ours and line.paper is not None
         }
         single = [method for method, spread in ours.items() if spread.count == 1]

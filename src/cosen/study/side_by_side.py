@@ -34,7 +34,7 @@ class Line:
 
 
 def lines_of(entry: Entry, summary: Summary, *, others: Iterable[str] = ()) -> list[Line]:
-    """The methods of a row, each with what its study has.
+    """The methods of a row that were tried, each with what its study has.
 
     Args:
         entry: The row.
@@ -44,6 +44,8 @@ def lines_of(entry: Entry, summary: Summary, *, others: Iterable[str] = ()) -> l
     is_accuracy = entry.row.metric == "accuracy"
     found = []
     for method in dict.fromkeys((*entry.methods, *others)):
+        if method not in summary.tried:
+            continue
         scale = 100.0 if is_accuracy else 1.0
         values = summary.values(method, entry.row.metric).values()
         is_cut = is_accuracy and method != "baseline"

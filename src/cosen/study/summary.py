@@ -68,6 +68,11 @@ class Summary:
     results: Mapping[str, Mapping[int, Result]]
     failures: Mapping[str, Mapping[int, str]]
 
+    @property
+    def tried(self) -> tuple[str, ...]:
+        """The methods that were run, those among them that failed last."""
+        return tuple(dict.fromkeys((*self.results, *self.failures)))
+
     def values(self, method: str, name: str) -> dict[int, float]:
         """What the runs of a method have for a metric, by seed; undefined ones are left out."""
         found = {seed: run.get(name) for seed, run in self.results.get(method, {}).items()}
@@ -89,14 +94,13 @@ class Summary:
                 f"two studies of {self.protocol} with the preset {self.preset} cannot be joined, "
                 f"since they differ in {', '.join(differing)}: keep one of them elsewhere"
             )
-        own = {*self.results, *self.failures}
         return replace(
             self,
             command=" && ".join(dict.fromkeys((self.command, other.command))),
-            trials=(self if "cosen-paper" in own else other).trials,
+            trials=(self if "cosen-paper" in self.tried else other).trials,
             options={**other.options, **self.options},
-            results={**self.results, **_without(own, other.results)},
-            failures={**self.failures, **_without(own, other.failures)},
+            results={**self.results, **_without(self.tried, other.results)},
+            failures={**self.failures, **_without(self.tried, other.failures)},
         )
 
     def write(self, folder: Path) -> None:

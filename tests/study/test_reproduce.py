@@ -356,6 +356,20 @@ def test_parts_are_joined_and_what_both_have_is_taken_from_the_first():
     assert first.joined(first) == first
 
 
+def test_costs_that_were_cross_validated_go_before_the_defaults():
+    plain = part("baseline", "cosen-paper", "cosen")
+    tuned = part("cosen-paper", "baseline", trials=8)
+    tuned = replace(tuned, options={"cosen-paper": {"trials": 8}, "baseline": {}})
+    for found in (plain.joined(tuned), tuned.joined(plain)):
+        assert found.results["cosen-paper"] == tuned.results["cosen-paper"]
+        assert found.options["cosen-paper"] == {"trials": 8}
+        assert found.trials == 8
+    assert list(plain.joined(tuned).results) == ["baseline", "cosen-paper", "cosen"]
+    assert plain.joined(tuned).results["baseline"] == plain.results["baseline"]
+    without = part("baseline", "focal", trials=8)  # the trials were asked for, and not needed
+    assert plain.joined(without).trials == without.joined(plain).trials == 0
+
+
 def test_studies_with_other_settings_are_not_joined():
     other = part("baseline", seeds=(0, 1), settings={"epochs": 5})
     with pytest.raises(RunError, match="since they differ in seeds, settings: keep one of them"):

@@ -5,7 +5,7 @@ tables are made of. It names no folder of the machine that it was made on.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,9 @@ paper defines them."""
 
 SHARED = ("seeds", "epochs", "settings", "version")
 """What two parts of a study must agree in."""
+
+SEARCHED = "cosen-paper"
+"""The method whose options ``trials`` look for."""
 
 Result = Mapping[str, float | None]
 """What one run gave: each of ``METRICS`` as a share of 1, the ``seconds`` that it took, and the
@@ -86,7 +89,8 @@ class Summary:
         """This and another part of the same study, such as other methods on another machine.
 
         What a method cuts stays relative to the baseline that it was run beside; a method that is
-        in both, as the baseline is, is taken from this one.
+        in both, as the baseline is, is taken from this one, but ``cosen-paper`` from the part with
+        more trials.
         """
         differing = [name for name in SHARED if getattr(self, name) != getattr(other, name)]
         if differing:
@@ -94,13 +98,28 @@ class Summary:
                 f"two studies of {self.protocol} with the preset {self.preset} cannot be joined, "
                 f"since they differ in {', '.join(differing)}: keep one of them elsewhere"
             )
+        is_searched = SEARCHED in other.tried and other.trials > self.trials
+
+        def part_with(method: str) -> Summary:
+            is_here = method in self.tried and not (method == SEARCHED and is_searched)
+            return self if is_here else other
+
+        def joined(field: str) -> dict[str, Any]:
+            """What each method has in a field, in the part that the method is taken from."""
+            found = {}
+            for method in (*self.tried, *other.tried):
+                own = getattr(part_with(method), field)
+                if method in own:
+                    found[method] = own[method]
+            return found
+
         return replace(
             self,
             command=" && ".join(dict.fromkeys((self.command, other.command))),
-            trials=(self if "cosen-paper" in self.tried else other).trials,
-            options={**other.options, **self.options},
-            results={**self.results, **_without(self.tried, other.results)},
-            failures={**self.failures, **_without(self.tried, other.failures)},
+            trials=part_with(SEARCHED).trials,
+            options=joined("options"),
+            results=joined("results"),
+            failures=joined("failures"),
         )
 
     def write(self, folder: Path) -> None:
@@ -135,10 +154,6 @@ class Summary:
             raise RunError(
                 f"{path} is not a summary of a study ({error}): run its command again"
             ) from error
-
-
-def _without(methods: Collection[str], found: Mapping[str, Any]) -> dict[str, Any]:
-    return {method: runs for method, runs in found.items() if method not in methods}
 
 
 def read_summaries(folder: Path) -> list[Summary]:

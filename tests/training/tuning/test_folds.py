@@ -57,19 +57,54 @@ def test_features_of_a_fold_do_not_know_what_it_holds_out(tmp_path, config, monk
     assert trained == [set(fold.train.rows.tolist()) for fold in parts]
 
 
-def test_a_class_smaller_than_the_folds_is_named():
-    labels = np.array([0] * 20 + [1] * 2)
-    data = from_arrays(np.zeros((22, 8, 8), np.uint8), labels, class_names=("cat", "lynx"))
-    with pytest.raises(DataError, match=r"class 'lynx' .* has 2 images .* too few for 3 folds"):
-        divide(data, folds=3, validation=0.05, seed=0)
-    grouped = from_arrays(
-        np.zeros((22, 8, 8), np.uint8),
-        np.array([0] * 11 + [1] * 11),
+def made(labels, groups=None):
+    return from_arrays(
+        np.zeros((len(labels), 8, 8), np.uint8),
+        np.array(labels),
         class_names=("cat", "lynx"),
-        groups=np.array([*range(11), *[20, 21] * 5, 20]),
+        groups=groups,
     )
-    with pytest.raises(DataError, match=r"class 'lynx' .* has 2 groups of images"):
-        divide(grouped, folds=3, validation=0.05, seed=0)
+
+
+def counts(parts):
+    """By fold, how many images of the rare class it trains on and holds out."""
+    return sorted(
+        (int((fold.train.labels == 1).sum()), int((fold.held_out.labels == 1).sum()))
+        for fold in parts
+    )
+
+
+def test_a_class_smaller_than_the_folds_is_held_out_where_it_can_be(caplog):
+    parts = divide(made([0] * 20 + [1] * 2), folds=3, validation=0.05, seed=0)
+    assert counts(parts) == [(1, 1), (1, 1), (2, 0)]
+    assert not caplog.messages
+    grouped = made([0] * 11 + [1] * 11, groups=np.array([*range(11), *[20, 21] * 5, 20]))
+    parts = divide(grouped, folds=3, validation=0.05, seed=0)
+    assert counts(parts) == [(5, 6), (6, 5), (11, 0)]
+
+
+def test_the_only_image_of_a_class_is_trained_on_in_every_fold(caplog):
+    parts = divide(made([0] * 20 + [1]), folds=3, validation=0.05, seed=0)
+    assert counts(parts) == [(1, 0)] * 3
+    assert caplog.messages == ["class 'lynx' has a single image: no fold holds it out"]
+
+
+def test_the_only_group_of_a_class_stays_whole(caplog):
+    """With the images of other classes in it."""
+    labels, groups = [0] * 20 + [0, 1, 1], np.array([*range(20), 20, 20, 20])
+    parts = divide(made(labels, groups=groups), folds=3, validation=0.05, seed=0)
+    assert counts(parts) == [(2, 0)] * 3
+    assert not any(20 in fold.held_out.groups for fold in parts)
+    assert caplog.messages == ["class 'lynx' has a single group of images: no fold holds it out"]
+
+
+def test_folds_that_would_hold_out_nothing_are_refused():
+    with pytest.raises(DataError, match=r"too few images for 3 folds.* ask for fewer"):
+        divide(made([0, 0, 1]), folds=3, validation=0.05, seed=0)
+    with pytest.raises(DataError, match=r"'lynx' .* has no image to train on.* --exclude lynx"):
+        divide(made([0] * 20), folds=3, validation=0.05, seed=0)
+    with pytest.raises(DataError, match="nothing is left to validate on in a fold"):
+        divide(made([0] * 4 + [1] * 3), folds=3, validation=0.0, seed=0)
 
 
 def test_groups_are_not_torn_apart():

@@ -90,6 +90,13 @@ def test_what_cannot_work_is_refused(tmp_path, config, changes, options, message
     assert not (tmp_path / "out").exists()
 
 
+def test_classes_of_one_image_do_not_stop_it(tmp_path, config, caplog):
+    found = tune(replace(config, imbalance="odd:0.01"), tmp_path, trials=2, folds=2)
+    assert found.finished == 2
+    assert all(0 < error < 1 for error in found.best.errors)
+    assert "class '1' has a single image: no fold holds it out" in caplog.messages
+
+
 def test_divergence_is_one_sentence(tmp_path, config):
     with pytest.raises(RunError, match=r"training diverged: .*use a lower learning rate"):
         tune(make_config({"lr": 1e20}, base=config), tmp_path, trials=1, folds=2)

@@ -1,5 +1,6 @@
 """The training pool and its folds; there is no test set here."""
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -9,7 +10,12 @@ from cosen.data.labelled import LabelledImages
 from cosen.data.splits import fold_of_each, split_off_validation
 from cosen.errors import DataError
 
+_log = logging.getLogger(__name__)
+
 Part = TypeVar("Part")
+
+NEVER = -1
+"""In place of the fold of an image that none holds out."""
 
 
 @dataclass(frozen=True)
@@ -35,34 +41,43 @@ def training_pool(train: LabelledImages, val: LabelledImages) -> LabelledImages:
 def divide(
     pool: LabelledImages, *, folds: int, validation: float, seed: int
 ) -> list[Fold[LabelledImages]]:
-    """Hold out each part of the pool once; classes in equal shares, groups whole."""
-    _refuse_small_classes(pool, folds)
+    """Hold out each part of the pool once; classes in equal shares, groups whole.
+
+    A class with fewer images than folds is held out in some of them only. One that would be held
+    out all at once, as a class of one image, is trained on in every fold, and held out in none.
+    """
     number = fold_of_each(pool, folds=folds, seed=seed)
+    number[_never_held_out(pool, number)] = NEVER
     divided = []
     for fold in range(folds):
-        rest = pool.take(number != fold)
+        rest, held_out = pool.take(number != fold), pool.take(number == fold)
         train, val = split_off_validation(rest, share=validation, seed=seed)
+        if not len(held_out):
+            raise DataError(
+                f"{pool.source} has too few images for {folds} folds: one would hold out nothing; "
+                "ask for fewer"
+            )
         if not len(val):
             raise DataError(
                 f"{pool.source}: nothing is left to validate on in a fold; ask for more folds, or "
                 "set validation above 0"
             )
-        for name in np.array(pool.class_names)[train.class_counts == 0]:
-            raise DataError(
-                f"class {str(name)!r} of {pool.source} has nothing to train on in a fold of "
-                f"{folds}: ask for more, or leave it out with --exclude {name}"
-            )
-        divided.append(Fold(train, val, pool.take(number == fold)))
+        divided.append(Fold(train, val, held_out))
     return divided
 
 
-def _refuse_small_classes(pool: LabelledImages, folds: int) -> None:
-    unit = "images" if pool.groups is None else "groups of images"
+def _never_held_out(pool: LabelledImages, number: np.ndarray) -> np.ndarray:
+    """A mask of the images without which a class would have nothing to train on in some fold."""
+    kept = np.zeros(len(pool), dtype=bool)
+    unit = "image" if pool.groups is None else "group of images"
     for label, name in enumerate(pool.class_names):
         mine = pool.labels == label
-        count = int(mine.sum()) if pool.groups is None else len(np.unique(pool.groups[mine]))
-        if count < folds:
+        if not mine.any():
             raise DataError(
-                f"class {name!r} of {pool.source} has {count} {unit} to train on, too few for "
-                f"{folds} folds: ask for fewer, or leave it out with --exclude {name}"
+                f"class {name!r} of {pool.source} has no image to train on: add some, or leave it "
+                f"out with --exclude {name}"
             )
+        if len(np.unique(number[mine])) == 1:
+            _log.warning("class %r has a single %s: no fold holds it out", name, unit)
+            kept |= mine if pool.groups is None else np.isin(pool.groups, pool.groups[mine])
+    return kept

@@ -315,7 +315,7 @@ def test_trials_are_those_of_the_papers_method(wish, monkeypatch):
 
 def test_a_summary_survives_its_file(tmp_path):
     summary = Summary(
-        *("mnist/odd-10", "cpu", "cosen reproduce", (0, 1), None, 0, {"epochs": 4}, "1.0"),
+        *("mnist/odd-10", "cpu", "cosen reproduce", (0, 1), None, {"epochs": 4}, "1.0"),
         options={"baseline": {}},
         results={"baseline": {0: {"accuracy": 0.5}, 1: {"accuracy": None}}},
         failures={"smote": {1: "too few"}},
@@ -334,7 +334,7 @@ def test_a_summary_survives_its_file(tmp_path):
 def part(*methods, **changes):
     """A part of a study, in which each method has its place in the row as accuracy."""
     found = Summary(
-        *("mnist/odd-10", "cpu", "cosen reproduce", (0,), None, 0, {"epochs": 4}, "1.0"),
+        *("mnist/odd-10", "cpu", "cosen reproduce", (0,), None, {"epochs": 4}, "1.0"),
         options={name: {} for name in methods},
         results={name: {0: {"accuracy": place / 10}} for place, name in enumerate(methods)},
         failures={},
@@ -342,9 +342,14 @@ def part(*methods, **changes):
     return replace(found, **changes)
 
 
+def cross_validated(*methods, **changes):
+    options = {name: {"trials": 8} if name == "cosen-paper" else {} for name in methods}
+    return part(*methods, options=options, **changes)
+
+
 def test_parts_are_joined_and_what_both_have_is_taken_from_the_first():
     first = part("baseline", "crt", failures={"smote": {0: "too few"}})
-    second = part("focal", "baseline", "smote", "cosen-paper", trials=8, command="cosen more")
+    second = cross_validated("focal", "baseline", "smote", "cosen-paper", command="cosen more")
     found = first.joined(second)
     assert {name: runs[0]["accuracy"] for name, runs in found.results.items()} == {
         **{"baseline": 0.0, "crt": 0.1},
@@ -358,16 +363,21 @@ def test_parts_are_joined_and_what_both_have_is_taken_from_the_first():
 
 def test_costs_that_were_cross_validated_go_before_the_defaults():
     plain = part("baseline", "cosen-paper", "cosen")
-    tuned = part("cosen-paper", "baseline", trials=8)
-    tuned = replace(tuned, options={"cosen-paper": {"trials": 8}, "baseline": {}})
+    tuned = cross_validated("cosen-paper", "baseline")
     for found in (plain.joined(tuned), tuned.joined(plain)):
         assert found.results["cosen-paper"] == tuned.results["cosen-paper"]
-        assert found.options["cosen-paper"] == {"trials": 8}
         assert found.trials == 8
     assert list(plain.joined(tuned).results) == ["baseline", "cosen-paper", "cosen"]
     assert plain.joined(tuned).results["baseline"] == plain.results["baseline"]
-    without = part("baseline", "focal", trials=8)  # the trials were asked for, and not needed
-    assert plain.joined(without).trials == without.joined(plain).trials == 0
+
+
+def test_costs_whose_cross_validation_failed_do_not():
+    plain = part("baseline", "cosen-paper", "cosen")
+    tuned = cross_validated("baseline", "cosen-paper", failures={"cosen-paper": {0: "no memory"}})
+    tuned = replace(tuned, results={"baseline": tuned.results["baseline"]})
+    found = plain.joined(tuned)
+    assert found.results["cosen-paper"] == plain.results["cosen-paper"]
+    assert (found.trials, found.failures) == (0, {})
 
 
 def test_studies_with_other_settings_are_not_joined():

@@ -50,7 +50,6 @@ def summary_of(
         command="cosen reproduce",
         seeds=tuple(range(len(named["baseline"]))),
         epochs=None,
-        trials=0,
         settings={"network": network},
         version="0.1",
         options={},

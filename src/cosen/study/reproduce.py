@@ -15,7 +15,7 @@ from cosen.data.open import open_data
 from cosen.errors import DataError, InputError, RunError
 from cosen.study.presets import Preset
 from cosen.study.protocols import PROTOCOLS, TABLES, Protocol, Row
-from cosen.study.summary import Summary, summarise
+from cosen.study.summary import SEARCHED, Summary, summarise
 
 if TYPE_CHECKING:
     from cosen.study.compare import GridWatcher
@@ -275,12 +275,12 @@ def _run(record: Protocol, methods: tuple[str, ...], wish: Wish, watched: Watche
     config = wish.config(record)
     parts = map(asked_by, parts_for(config.network)) if wish.ablation else ()
     names = tuple(dict.fromkeys((*methods, *wish.methods, *parts)))
-    searched = wish.trials > 0 and "cosen-paper" in names
+    searched = wish.trials > 0 and SEARCHED in names
     options: dict[str, Mapping[str, object]] = {
         name: own for name, own in wish.preset.method_options(record).items() if name in names
     }
     if searched:
-        options["cosen-paper"] = {"trials": wish.trials}
+        options[SEARCHED] = {"trials": wish.trials}
     with watched(record) as watcher:
         comparison = compare(
             config,
@@ -298,7 +298,6 @@ def _run(record: Protocol, methods: tuple[str, ...], wish: Wish, watched: Watche
         preset=wish.preset.name,
         command=_command(record, study, wish),
         epochs=wish.epochs,
-        trials=wish.trials,
     )
     found.write(study.path)
     return found
@@ -328,7 +327,7 @@ def _command(record: Protocol, study: "StudyFolder", wish: Wish) -> str:
         only=() if is_whole else named,
         ablation=is_taken_apart,
         epochs=wish.epochs,
-        trials=wish.trials,
+        trials=about["methods"].get(SEARCHED, {}).get("options", {}).get("trials", 0),
     )
 
 

@@ -51,7 +51,6 @@ class Summary:
         command: What runs it again.
         seeds: The seeds.
         epochs: Where they are not the preset's, how many.
-        trials: Of cross-validation in ``cosen-paper``.
         settings: Those that all runs share, without folders.
         version: Of cosen.
         options: Of each method.
@@ -64,12 +63,16 @@ class Summary:
     command: str
     seeds: tuple[int, ...]
     epochs: int | None
-    trials: int
     settings: Mapping[str, Any]
     version: str
     options: Mapping[str, Mapping[str, Any]]
     results: Mapping[str, Mapping[int, Result]]
     failures: Mapping[str, Mapping[int, str]]
+
+    @property
+    def trials(self) -> int:
+        """With how many trials ``cosen-paper`` was cross-validated; 0 where it was not."""
+        return int(self.options.get(SEARCHED, {}).get("trials", 0))
 
     @property
     def tried(self) -> tuple[str, ...]:
@@ -90,7 +93,7 @@ class Summary:
 
         What a method cuts stays relative to the baseline that it was run beside; a method that is
         in both, as the baseline is, is taken from this one, but ``cosen-paper`` from the part with
-        more trials.
+        more trials, if that has as many of its runs.
         """
         differing = [name for name in SHARED if getattr(self, name) != getattr(other, name)]
         if differing:
@@ -98,7 +101,8 @@ class Summary:
                 f"two studies of {self.protocol} with the preset {self.preset} cannot be joined, "
                 f"since they differ in {', '.join(differing)}: keep one of them elsewhere"
             )
-        is_searched = SEARCHED in other.tried and other.trials > self.trials
+        runs, others = (len(part.results.get(SEARCHED, {})) for part in (self, other))
+        is_searched = other.trials > self.trials and others >= runs
 
         def part_with(method: str) -> Summary:
             is_here = method in self.tried and not (method == SEARCHED and is_searched)
@@ -116,7 +120,6 @@ class Summary:
         return replace(
             self,
             command=" && ".join(dict.fromkeys((self.command, other.command))),
-            trials=part_with(SEARCHED).trials,
             options=joined("options"),
             results=joined("results"),
             failures=joined("failures"),
@@ -176,7 +179,6 @@ def summarise(
     preset: str,
     command: str,
     epochs: int | None = None,
-    trials: int = 0,
 ) -> Summary:
     """Read the finished runs of a study.
 
@@ -186,7 +188,6 @@ def summarise(
         preset: The name of its preset.
         command: What runs it again.
         epochs: Where they are not the preset's, how many.
-        trials: Of cross-validation in ``cosen-paper``.
     """
     about, runs = study.about(), study.finished_runs()
     results = {
@@ -200,7 +201,6 @@ def summarise(
         command=command,
         seeds=tuple(about["seeds"]),
         epochs=epochs,
-        trials=trials,
         settings=_without_folders(about["config"]),
         version=cosen.__version__,
         options={method: entry["options"] for method, entry in about["methods"].items()},

@@ -16,6 +16,7 @@ from cosen.methods import make_method
 from cosen.networks.vgg import VGG16Features
 from cosen.training import tuning
 from cosen.training.config import TrainConfig, make_config, read_config
+from cosen.training.task import make_task
 from cosen.training.tuning import tune
 from cosen.training.tuning.options import SEARCHED
 
@@ -91,10 +92,13 @@ def test_what_cannot_work_is_refused(tmp_path, config, changes, options, message
 
 
 def test_classes_of_one_image_do_not_stop_it(tmp_path, config, caplog):
-    found = tune(replace(config, imbalance="odd:0.01"), tmp_path, trials=2, folds=2)
+    uneven = replace(config, imbalance="odd:0.01")
+    found = tune(uneven, tmp_path, trials=2, folds=2)
     assert found.finished == 2
     assert all(0 < error < 1 for error in found.best.errors)
-    assert "class '1' has a single image: no fold holds it out" in caplog.messages
+    assert "too few images to hold any out: 1, 3, 5, 7, 9" in caplog.text
+    splits = make_task(uneven).splits
+    assert found.samples == len(splits.train) + len(splits.val) - 5
 
 
 def test_divergence_is_one_sentence(tmp_path, config):

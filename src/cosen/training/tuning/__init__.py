@@ -68,7 +68,8 @@ def tune(
         store = out / "features.safetensors"
         judge = Judge(config, features_of_folds(config, task, pool, parts, store, tell), setting)
         search(study, judge, config.options, trials=trials, seed=config.seed, tell=tell)
-        tuned = conclude(study, config.options, samples=len(pool), path=out / "tuned.toml")
+        judged = sum(len(part.held_out) for part in parts)
+        tuned = conclude(study, config.options, samples=judged, path=out / "tuned.toml")
         write_text(tuned.path, as_toml(tuned, objective=config.objective, expert=config.expert))
         return tuned
 

@@ -10,7 +10,7 @@ from cosen.data.labelled import LabelledImages
 from cosen.data.splits import fold_of_each, split_off_validation
 from cosen.errors import DataError
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("cosen")
 
 Part = TypeVar("Part")
 
@@ -47,37 +47,42 @@ def divide(
     out all at once, as a class of one image, is trained on in every fold, and held out in none.
     """
     number = fold_of_each(pool, folds=folds, seed=seed)
-    number[_never_held_out(pool, number)] = NEVER
+    number[_needed_in_training(pool, number)] = NEVER
     divided = []
     for fold in range(folds):
         rest, held_out = pool.take(number != fold), pool.take(number == fold)
         train, val = split_off_validation(rest, share=validation, seed=seed)
         if not len(held_out):
             raise DataError(
-                f"{pool.source} has too few images for {folds} folds: one would hold out nothing; "
-                "ask for fewer"
+                f"{pool.source} has too few images for {folds} folds, of which one would hold out "
+                "nothing: add some, or ask for fewer folds"
             )
         if not len(val):
             raise DataError(
                 f"{pool.source}: nothing is left to validate on in a fold; ask for more folds, or "
                 "set validation above 0"
             )
+        for name in np.array(pool.class_names)[train.class_counts == 0]:
+            raise DataError(
+                f"class {str(name)!r} of {pool.source} has nothing to train on in a fold: add "
+                f"images, lower validation, or leave it out with --exclude {name}"
+            )
         divided.append(Fold(train, val, held_out))
     return divided
 
 
-def _never_held_out(pool: LabelledImages, number: np.ndarray) -> np.ndarray:
-    """A mask of the images without which a class would have nothing to train on in some fold."""
-    kept = np.zeros(len(pool), dtype=bool)
-    unit = "image" if pool.groups is None else "group of images"
+def _needed_in_training(pool: LabelledImages, number: np.ndarray) -> np.ndarray:
+    """A mask of the images of classes that stand in one fold only, and of their groups."""
+    names = []
+    needed = np.zeros(len(pool), dtype=bool)
     for label, name in enumerate(pool.class_names):
         mine = pool.labels == label
-        if not mine.any():
-            raise DataError(
-                f"class {name!r} of {pool.source} has no image to train on: add some, or leave it "
-                f"out with --exclude {name}"
-            )
         if len(np.unique(number[mine])) == 1:
-            _log.warning("class %r has a single %s: no fold holds it out", name, unit)
-            kept |= mine if pool.groups is None else np.isin(pool.groups, pool.groups[mine])
-    return kept
+            names.append(name)
+            needed |= mine if pool.groups is None else np.isin(pool.groups, pool.groups[mine])
+    if names:
+        _log.warning(
+            "too few images to hold any out: %s; no error counts what becomes of these classes",
+            ", ".join(names),
+        )
+    return needed

@@ -81,7 +81,7 @@ class Tuned:
         best: The candidate of least error.
         defaults: The defaults of CostLearner, with what the user fixed.
         no_costs: Plain training.
-        samples: Images in the training pool, each held out once.
+        samples: Images that were held out, each once.
         finished: Candidates that were judged, in this run and before.
         pruned: How many of them were given up early.
         path: The file of settings.

@@ -1,6 +1,7 @@
 """The results page, from summaries with known numbers; and the timing comparison."""
 
 import json
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from cosen.errors import InputError
 from cosen.methods.learned_costs import Cosen
 from cosen.study import ablation
-from cosen.study.alternatives import against_alternatives, methods_table
+from cosen.study.alternatives import against_alternatives, gains_table, methods_table
 from cosen.study.reproduce import find_entries
 from cosen.study.results import (
     END,
@@ -231,6 +232,33 @@ def test_noise_is_paired_over_seeds():
     assert ": `cosen` lies nowhere below the best of them beyond the interval. " in text
 
 
+def test_gains_are_paired_over_seeds_and_bold_beyond_noise():
+    above = summary_of(baseline=[50, 60, 70], cosen=[60, 70.3, 80])
+    below = summary_of(baseline=[50, 60, 70], cosen=[49, 58.9, 69])
+    within = summary_of(baseline=[50, 60, 70], cosen=[49, 61, 70])
+    single = summary_of(baseline=[50], cosen=[60], crt=[50])
+    studies = [("a", above), ("b", below), ("c", within), ("d", single)]
+    table = gains_table(studies, [("cosen", "baseline"), ("cosen", "crt"), ("cosen", "focal")])
+    assert table.splitlines() == [
+        "| method | against | a | b | c | d |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+        "| `cosen` | `baseline` | **+10.10 ± 0.43** | **-1.03 ± 0.14** | +0.00 ± 2.48 | +10.00 |",
+        "| `cosen` | `crt` | - | - | - | +10.00 |",
+    ]
+
+
+def test_the_page_says_where_costs_were_cross_validated():
+    plain = summary_of(baseline=[50] * 2, cosen_paper=[60, 61])
+    tuned = replace(plain, protocol="mnist/odd-25", options={"cosen-paper": {"trials": 8}})
+    page = render_results([plain, tuned])
+    assert "is cross-validated on mnist/odd-25 (8 trials); elsewhere it has its defaults." in page
+    assert "| `cosen-paper` | `baseline` | +10.50 ± 6.35 | +10.50 ± 6.35 |" in page.replace(
+        "**", ""
+    )
+    assert "`cosen-paper` has its defaults." in render_results([plain])
+    assert PAPERS not in render_results([summary_of(baseline=[50])])
+
+
 def test_a_few_standard_errors_are_noise_with_a_few_seeds():
     """Three standard errors with three seeds, five with two."""
     three = summary_of(baseline=[50] * 3, cosen=[60, 70, 80], crt=[61, 71.7, 83])
@@ -304,6 +332,9 @@ def test_the_linear_output_is_cosen_itself_on_frozen_features(learns_features):
 # The page
 
 
+PAPERS = "### What the paper's algorithm adds"
+
+
 def test_the_page_does_not_depend_on_the_order():
     others = summary_of(
         "mnist/even-10", baseline=[97, 98], cosen_paper=[98, 98], cosen=[98, 99], crt=[98, 97]
@@ -314,7 +345,8 @@ def test_the_page_does_not_depend_on_the_order():
     headings = [line for line in page.splitlines() if line.startswith("#")]
     assert headings == [
         *("## Preset `cpu`", "### MNISTexp", "### gnf", "### timing"),
-        *("### Against today's alternatives", "## Preset `paper`", "### MNISTexp", "### gnf"),
+        *("### Against today's alternatives", PAPERS, "## Preset `paper`", "### MNISTexp"),
+        *("### gnf", PAPERS),
     ]
     assert "| method | mnist/even-10 | average |" in page, "only where there are alternatives"
     assert "--row mnist/odd-10 --preset paper --seeds 1`" in page

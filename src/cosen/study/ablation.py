@@ -83,6 +83,17 @@ PARTS = (
 ORDER = ("baseline", *(part.name for part in PARTS[:-1]), Cosen.name, WithErrors.name)
 """The lines of a table of them."""
 
+STEPS = (
+    (Frequencies.name, "baseline"),
+    (LearnedFrequencies.name, Frequencies.name),
+    (LinearOutput.name, LearnedFrequencies.name),
+    (Cosen.name, LinearOutput.name),
+    (Cosen.name, Frequencies.name),
+    (FixedMargin.name, LearnedFrequencies.name),
+    (WithErrors.name, Cosen.name),
+)
+"""What adds to what: the parts one after another, all that is learned, then what was left out."""
+
 DESCRIPTIONS = {part.name: part.description for part in PARTS} | {
     Cosen.name: "frequencies, strength and margin learned, and an output layer of cosines where "
     "the network learns its features",

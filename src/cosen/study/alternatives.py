@@ -55,6 +55,40 @@ def _best_in_bold(column: Sequence[Spread | None]) -> list[str]:
     ]
 
 
+def gains_table(
+    studies: Sequence[tuple[str, Summary]],
+    pairs: Sequence[tuple[str, str]],
+    *,
+    metric: str = "mean_recall",
+) -> str:
+    """A line for each pair of methods: how far the first is above the second, in bold beyond noise.
+
+    Args:
+        studies: A label and a summary for each column.
+        pairs: A method, and the one that it is held against.
+        metric: One of those of a summary, shown in per cent.
+    """
+    lines = [["method", "against", *(label for label, _ in studies)]]
+    lines.append(["---", "---", *["---:"] * len(studies)])
+    for method, other in pairs:
+        gaps = [_gap(found, metric, method, other) for _, found in studies]
+        if any(gaps):
+            lines.append([f"`{method}`", f"`{other}`", *map(_marked_gap, gaps)])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _gap(found: Summary, metric: str, method: str, other: str) -> Spread | None:
+    """How far a method is above another, seed by seed; None where they share no seed."""
+    own, others = found.values(method, metric), found.values(other, metric)
+    return Spread.of(own[seed] - others[seed] for seed in sorted(own.keys() & others.keys()))
+
+
+def _marked_gap(gap: Spread | None) -> str:
+    if gap is None:
+        return "-"
+    return f"**{_gap_text(gap)}**" if gap.against(0) in ("above", "below") else _gap_text(gap)
+
+
 def against_alternatives(
     studies: Sequence[tuple[str, Summary]],
     *,
@@ -104,15 +138,16 @@ def _against_best(
     found: Summary, metric: str, method: str, alternatives: Sequence[str]
 ) -> tuple[str, Spread] | None:
     """The best alternative, and how far a method is above it, seed by seed."""
-    own = found.values(method, metric)
+    gaps = {name: _gap(found, metric, method, name) for name in alternatives}
     rivals = {
-        name: values for name in alternatives if (values := found.values(name, metric)).keys() & own
+        name: spread.mean
+        for name, gap in gaps.items()
+        if gap is not None and (spread := found.spread(name, metric)) is not None
     }
     if not rivals:
         return None
-    best = max(rivals, key=lambda name: sum(rivals[name].values()) / len(rivals[name]))
-    both = sorted(rivals[best].keys() & own.keys())
-    gap = Spread.of(own[seed] - rivals[best][seed] for seed in both)
+    best = max(rivals, key=lambda name: rivals[name])
+    gap = gaps[best]
     return None if gap is None else (best, gap)
 
 

@@ -143,7 +143,7 @@ def _base(dataset: str) -> str:
     return dataset.partition(":")[0]
 
 
-# The small CNN is trained from scratch; of the others the last layer, on VGG-16's features.
+# The small CNN is trained from scratch; of the others a head, on VGG-16's features.
 _HEAD: dict[str, Any] = {"network": "head", "size": 128, "epochs": HEAD_EPOCHS}
 _CPU: dict[str, Mapping[str, Any]] = {
     "mnist": {"network": "small-cnn", "size": MNIST_SIZE, "epochs": MNIST_EPOCHS},

@@ -91,7 +91,7 @@ def per_cent_text(spread: Spread | None, decimals: int = 2) -> str:
 
 def cut_text(cut: Spread | None) -> str:
     """The share of errors that is cut, in per cent."""
-    return per_cent_text(cut, 0)
+    return per_cent_text(cut, 1)
 
 
 def paper_cut_text(entry: Entry, cut: float | None) -> str:

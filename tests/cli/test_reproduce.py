@@ -123,7 +123,7 @@ def test_a_study_with_other_settings_is_told_in_its_row(run, tmp_path):
 def test_the_parts_of_cosen_are_shown_where_they_are_asked_for(run, monkeypatch):
     asked = []
     summary = Summary(
-        *("mnist/odd-10", "cpu", "cosen reproduce", (0,), None, 0, {}, "1.0"),
+        *("mnist/odd-10", "cpu", "cosen reproduce", (0,), None, {}, "1.0"),
         options={},
         results={name: {0: {"accuracy": 0.5}} for name in ("baseline", "cosen", "cosen-margin")},
         failures={},

@@ -17,9 +17,9 @@ from cosen.study.results import (
     paper_table,
     read_timings,
     render_results,
-    shortfalls,
     write_page,
 )
+from cosen.study.shortfalls import shortfalls
 from cosen.study.side_by_side import lines_of
 from cosen.study.summary import Summary, error_reduction
 from cosen.study.timing import EpochSeconds, Overhead, measure_overhead

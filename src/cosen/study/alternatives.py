@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cosen.study.side_by_side import per_cent_text
+from cosen.study.side_by_side import markdown_table, per_cent_text
 from cosen.study.spread import Spread
 from cosen.study.summary import Summary
 
@@ -36,7 +36,7 @@ def methods_table(
     lines.append(["---", *["---:"] * (len(studies) + 1)])
     marked = [_best_in_bold(column) for column in (*columns, averages)]
     lines += [[f"`{name}`", *(cells[row] for cells in marked)] for row, name in enumerate(names)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown_table(lines)
 
 
 def _average(row: Sequence[Spread | None]) -> Spread | None:
@@ -74,7 +74,7 @@ def gains_table(
         gaps = [_gap(found, metric, method, other) for _, found in studies]
         if any(gaps):
             lines.append([f"`{method}`", f"`{other}`", *map(_marked_gap, gaps)])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown_table(lines)
 
 
 def _gap(found: Summary, metric: str, method: str, other: str) -> Spread | None:
@@ -138,17 +138,15 @@ def _against_best(
     found: Summary, metric: str, method: str, alternatives: Sequence[str]
 ) -> tuple[str, Spread] | None:
     """The best alternative, and how far a method is above it, seed by seed."""
-    gaps = {name: _gap(found, metric, method, name) for name in alternatives}
     rivals = {
-        name: spread.mean
-        for name, gap in gaps.items()
-        if gap is not None and (spread := found.spread(name, metric)) is not None
+        name: (spread.mean, gap)
+        for name in alternatives
+        if (spread := found.spread(name, metric)) and (gap := _gap(found, metric, method, name))
     }
     if not rivals:
         return None
-    best = max(rivals, key=lambda name: rivals[name])
-    gap = gaps[best]
-    return None if gap is None else (best, gap)
+    best = max(rivals, key=lambda name: rivals[name][0])
+    return best, rivals[best][1]
 
 
 def _gap_text(gap: Spread) -> str:

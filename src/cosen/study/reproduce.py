@@ -15,7 +15,7 @@ from cosen.data.open import open_data
 from cosen.errors import DataError, InputError, RunError
 from cosen.study.presets import Preset
 from cosen.study.protocols import PROTOCOLS, TABLES, Protocol, Row
-from cosen.study.summary import SEARCHED, Summary, summarise
+from cosen.study.summary import COSEN_PAPER, Summary, summarise
 
 if TYPE_CHECKING:
     from cosen.study.compare import GridWatcher
@@ -30,7 +30,7 @@ SEEDS = 3
 PRESET = "cpu"
 """The preset unless told otherwise."""
 
-OURS = {"cosen": ("cosen-paper", "cosen")}
+OURS = {"cosen": (COSEN_PAPER, "cosen")}
 """Methods that stand for one of the paper's: its algorithm to the letter, and our default."""
 
 WHOLE = {"cifar100": 500}
@@ -275,12 +275,11 @@ def _run(record: Protocol, methods: tuple[str, ...], wish: Wish, watched: Watche
     config = wish.config(record)
     parts = map(asked_by, parts_for(config.network)) if wish.ablation else ()
     names = tuple(dict.fromkeys((*methods, *wish.methods, *parts)))
-    searched = wish.trials > 0 and SEARCHED in names
     options: dict[str, Mapping[str, object]] = {
         name: own for name, own in wish.preset.method_options(record).items() if name in names
     }
-    if searched:
-        options[SEARCHED] = {"trials": wish.trials}
+    if wish.trials > 0 and COSEN_PAPER in names:
+        options[COSEN_PAPER] = {"trials": wish.trials}
     with watched(record) as watcher:
         comparison = compare(
             config,
@@ -327,7 +326,7 @@ def _command(record: Protocol, study: "StudyFolder", wish: Wish) -> str:
         only=() if is_whole else named,
         ablation=is_taken_apart,
         epochs=wish.epochs,
-        trials=about["methods"].get(SEARCHED, {}).get("options", {}).get("trials", 0),
+        trials=about["methods"].get(COSEN_PAPER, {}).get("options", {}).get("trials", 0),
     )
 
 

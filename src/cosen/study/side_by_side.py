@@ -1,6 +1,6 @@
 """A row of the paper in numbers: each of its methods, ours beside the paper's."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cosen.study.reproduce import Entry
@@ -69,6 +69,11 @@ def _paper_cut(entry: Entry, method: str) -> float | None:
     if number is None or plain is None:
         return None
     return error_reduction(number / 100, plain / 100)
+
+
+def markdown_table(lines: Iterable[Sequence[str]]) -> str:
+    """Lines of cells, the heading and the dashes below it among them, in Markdown."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def number_text(entry: Entry, spread: Spread | None) -> str:

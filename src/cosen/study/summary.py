@@ -33,8 +33,8 @@ paper defines them."""
 SHARED = ("seeds", "epochs", "settings", "version")
 """What two parts of a study must agree in."""
 
-SEARCHED = "cosen-paper"
-"""The method whose options ``trials`` look for."""
+COSEN_PAPER = "cosen-paper"
+"""The paper's algorithm, the one method that can be cross-validated."""
 
 Result = Mapping[str, float | None]
 """What one run gave: each of ``METRICS`` as a share of 1, the ``seconds`` that it took, and the
@@ -72,7 +72,7 @@ class Summary:
     @property
     def trials(self) -> int:
         """With how many trials ``cosen-paper`` was cross-validated; 0 where it was not."""
-        return int(self.options.get(SEARCHED, {}).get("trials", 0))
+        return int(self.options.get(COSEN_PAPER, {}).get("trials", 0))
 
     @property
     def tried(self) -> tuple[str, ...]:
@@ -101,11 +101,11 @@ class Summary:
                 f"two studies of {self.protocol} with the preset {self.preset} cannot be joined, "
                 f"since they differ in {', '.join(differing)}: keep one of them elsewhere"
             )
-        runs, others = (len(part.results.get(SEARCHED, {})) for part in (self, other))
+        runs, others = (len(part.results.get(COSEN_PAPER, {})) for part in (self, other))
         is_searched = other.trials > self.trials and others >= runs
 
         def part_with(method: str) -> Summary:
-            is_here = method in self.tried and not (method == SEARCHED and is_searched)
+            is_here = method in self.tried and not (method == COSEN_PAPER and is_searched)
             return self if is_here else other
 
         def joined(field: str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def embed(
         normalise: Shift and scale of the channels, as the network expects.
         batch_size: Images in a batch.
         device: Where to compute; the network is moved there.
-        precision: ``"auto"`` is bfloat16 where the device has it.
+        precision: ``"auto"`` is bfloat16 on a GPU that has it, else float32.
         cache: Where features are kept; the user's cache if not given.
         progress: Told how far it is.
 

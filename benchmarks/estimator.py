@@ -1,8 +1,8 @@
-"""Seconds to fit ``CoSenClassifier`` over those of scikit-learn's ``MLPClassifier``.
+"""Seconds to fit ``CosenClassifier`` over those of scikit-learn's ``MLPClassifier``.
 
 10,000 x 512 features of 10 classes, one hidden layer of 100, batches of 200, 20 epochs, costs
 learned. They take turns. MLPClassifier is timed with BLAS on all cores and on one, as either can be
-faster, and the ratio is of our median to its better one. ``CoSenClassifier`` uses one core here.
+faster, and the ratio is of our median to its better one. ``CosenClassifier`` uses one core here.
 """
 
 import time
@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
-from cosen.sklearn import CoSenClassifier
+from cosen.sklearn import CosenClassifier
 
 EPOCHS, BATCH, HIDDEN, ROUNDS = 20, 200, 100, 5
 
@@ -30,15 +30,15 @@ def seconds(fit: Callable[[], object], *, threads: int | None = None) -> float:
 def main() -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)  # the epochs are few on purpose
     X, y = make_classification(10_000, 512, n_informative=50, n_classes=10, random_state=0)
-    ours = CoSenClassifier(epochs=EPOCHS, batch_size=BATCH, hidden=HIDDEN, random_state=0)
+    ours = CosenClassifier(epochs=EPOCHS, batch_size=BATCH, hidden=HIDDEN, random_state=0)
     theirs = MLPClassifier(HIDDEN, max_iter=EPOCHS, batch_size=BATCH, random_state=0)
-    CoSenClassifier(epochs=1).fit(X[:500], y[:500])  # loads what is loaded on first use
+    CosenClassifier(epochs=1).fit(X[:500], y[:500])  # loads what is loaded on first use
     times: dict[str, list[float]] = {"cosen": [], "all cores": [], "one core": []}
     for _ in range(ROUNDS):
         times["cosen"].append(seconds(lambda: ours.fit(X, y)))
         times["all cores"].append(seconds(lambda: theirs.fit(X, y)))
         times["one core"].append(seconds(lambda: theirs.fit(X, y), threads=1))
-    print(f"CoSenClassifier, learned costs  {median(times['cosen']):6.2f} s")
+    print(f"CosenClassifier, learned costs  {median(times['cosen']):6.2f} s")
     print(f"MLPClassifier on all cores      {median(times['all cores']):6.2f} s")
     print(f"MLPClassifier on one core       {median(times['one core']):6.2f} s")
     ratio = median(times["cosen"]) / min(median(times["all cores"]), median(times["one core"]))

@@ -12,11 +12,11 @@ from statistics import median
 import numpy as np
 import torch
 
+from cosen.data.arrays import from_arrays
 from cosen.data.batches import IMAGENET, Batches
 from cosen.data.cache_folder import CacheFolder
 from cosen.data.features import embed
 from cosen.data.image_cache import decode_images
-from cosen.data.memory import from_arrays
 from cosen.data.preprocess import Preprocess
 from cosen.networks.precision import resolve_precision
 from cosen.networks.vgg import VGG16Features

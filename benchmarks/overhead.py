@@ -1,7 +1,7 @@
 """Seconds of an epoch with learned costs, separability included, over plain cross-entropy.
 
 ResNet-32 at 32 pixels on 1,280 images of 20 classes, a fifth of them for validation, timed batch by
-batch in turn (``cosen.study.timing``). To the batches of an epoch are added validation, which all
+batch in turn (``cosen.paper.timing``). To the batches of an epoch are added validation, which all
 do, and for the learned costs their step, its file, and a tenth of the separability, which is
 computed every tenth epoch. The last line has the larger ratio of the paper's method, with its
 separability, and of our default. The paper has 80.19 s / 71.87 s = 1.116.
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from cosen.study.timing import measure_overhead
+from cosen.paper.timing import measure_overhead
 from cosen.training.config import TrainConfig
 
 IMAGES, CLASSES = 1_280, 20

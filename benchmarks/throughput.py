@@ -26,7 +26,7 @@ from cosen.methods import make_method
 from cosen.networks import build_network
 from cosen.networks.vgg import VGG16Features
 from cosen.training.config import TrainConfig
-from cosen.training.kinds import make_setting
+from cosen.training.execution import make_setting
 from cosen.training.loop import Training
 from cosen.training.run import make_fabric
 from cosen.training.run_folder import RunFolder

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
-from cosen import CostSensitiveCrossEntropy
+from cosen import CostSensitiveCrossEntropyLoss
 from cosen.functional import class_recall, confusion_matrix, overall_accuracy
 
 KEPT_OF_ODD = 0.1
@@ -58,7 +58,7 @@ def main() -> None:
         counts = torch.bincount(y_train, minlength=10)
         criteria = {
             "plain": nn.CrossEntropyLoss(),
-            "costs H": CostSensitiveCrossEntropy.from_class_counts(counts),
+            "costs H": CostSensitiveCrossEntropyLoss.from_class_counts(counts),
         }
         for name, criterion in criteria.items():
             predicted = train(x_train, y_train, criterion, seed)(x_test).argmax(1)

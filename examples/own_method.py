@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from cosen import BalancedSoftmax
+from cosen import BalancedSoftmaxLoss
+from cosen.comparing.compare import compare
 from cosen.methods import NetworkMethod, Setting
-from cosen.study.compare import compare
 from cosen.training.config import TrainConfig
 
 
@@ -27,7 +27,7 @@ class LateBalance(NetworkMethod):
     defer: float = 0.25
 
     def make_loss(self, setting: Setting) -> nn.Module:
-        return BalancedSoftmax(torch.from_numpy(setting.class_counts), tau=0.0)
+        return BalancedSoftmaxLoss(torch.from_numpy(setting.class_counts), tau=0.0)
 
     def begin_epoch(self, loss: nn.Module, setting: Setting, progress: float) -> None:
         loss.tau = 1.0 if progress >= self.defer else 0.0

@@ -10,14 +10,14 @@ from sklearn.metrics import recall_score
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 
-from cosen.sklearn import CoSenClassifier
+from cosen.sklearn import CosenClassifier
 
 X, y = load_digits(return_X_y=True)
 X, X_test, y, y_test = train_test_split(X, y, test_size=0.5, random_state=0, stratify=y)
 kept = (y % 2 == 0) | (np.random.default_rng(0).random(len(y)) < 0.1)
 X, y = X[kept], y[kept]
 
-model = make_pipeline(PCA(40, random_state=0), CoSenClassifier(epochs=20, random_state=0))
+model = make_pipeline(PCA(40, random_state=0), CosenClassifier(epochs=20, random_state=0))
 search = GridSearchCV(
     model, {"cosenclassifier__costs": [None, "H", "adaptive"]}, scoring="balanced_accuracy", cv=2
 )

@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 from unittest import mock
 
-from cosen.cli import main
+from cosen.__main__ import main
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from torch import nn
 
+from cosen.comparing.compare import GridWatcher, compare
+from cosen.comparing.jobs import Listener, Schedule, carry_out
 from cosen.methods import NetworkMethod
-from cosen.study.compare import GridWatcher, compare
-from cosen.study.jobs import Listener, Schedule, carry_out
 from cosen.training.config import TrainConfig
 
 EXCLUDED = ("3", "4", "5", "6", "7", "8", "9")

@@ -8,8 +8,8 @@ import time
 import warnings
 from pathlib import Path
 
+from cosen.comparing.jobs import Job
 from cosen.errors import DataError
-from cosen.study.jobs import Job
 
 
 def job(name, work, folder, payload=None, **options):

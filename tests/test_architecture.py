@@ -19,10 +19,11 @@ LAYERS = [
     "data",
     "methods",
     "training",
-    "study",
+    "comparing",
     "report",
     "sklearn",
     "cli",
+    "paper",
     "__main__",
 ]
 FILES = sorted(ROOT.rglob("*.py"))

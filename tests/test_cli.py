@@ -51,7 +51,7 @@ def test_a_wrong_option_is_one_sentence_and_no_traceback():
 def test_help_loads_nothing_heavy():
     program = (
         "import sys; sys.argv = ['cosen', '--help']\n"
-        "from cosen.cli import main\n"
+        "from cosen.__main__ import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "heavy = {'torch', 'numpy', 'sklearn', 'PIL'} & set(sys.modules)\n"

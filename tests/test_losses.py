@@ -22,19 +22,19 @@ TARGET = torch.tensor([0, 1, 2, 0, 1, 2, 0, 0])
 
 MODULES = {
     "cross_entropy": (
-        cosen.CostSensitiveCrossEntropy(COSTS),
+        cosen.CostSensitiveCrossEntropyLoss(COSTS),
         lambda **k: F.cost_sensitive_cross_entropy(LOGITS, TARGET, COSTS, **k),
     ),
     "hinge": (
-        cosen.CostSensitiveHinge(COSTS),
+        cosen.CostSensitiveHingeLoss(COSTS),
         lambda **k: F.cost_sensitive_hinge(LOGITS, TARGET, COSTS, **k),
     ),
     "mse": (
-        cosen.CostSensitiveMSE(COSTS),
+        cosen.CostSensitiveMSELoss(COSTS),
         lambda **k: F.cost_sensitive_mse(LOGITS, TARGET, COSTS, **k),
     ),
     "balanced_softmax": (
-        cosen.BalancedSoftmax(COUNTS, tau=0.7),
+        cosen.BalancedSoftmaxLoss(COUNTS, tau=0.7),
         lambda **k: F.balanced_softmax(LOGITS, TARGET, torch.tensor(COUNTS), tau=0.7, **k),
     ),
     "ldam": (
@@ -48,13 +48,13 @@ MODULES = {
         lambda **k: F.focal_loss(LOGITS, TARGET, gamma=1.0, weight=torch.tensor([1.0, 2, 3]), **k),
     ),
     "class_balanced": (
-        cosen.ClassBalancedCrossEntropy(COUNTS, beta=0.99),
+        cosen.ClassBalancedLoss(COUNTS, beta=0.99),
         lambda **k: F.class_balanced_cross_entropy(
             LOGITS, TARGET, torch.tensor(COUNTS), beta=0.99, **k
         ),
     ),
     "sosr": (
-        cosen.SmoothOneSidedRegression(MISTAKES),
+        cosen.SmoothOneSidedRegressionLoss(MISTAKES),
         lambda **k: F.smooth_one_sided_regression(
             LOGITS, TARGET, torch.tensor(MISTAKES, dtype=torch.float32), **k
         ),
@@ -86,14 +86,14 @@ def test_half_precision_holds_what_it_knows_of_the_classes(module, function):
 
 
 def test_modules_restore_their_costs():
-    trained = cosen.CostSensitiveCrossEntropy(COSTS)
-    restored = cosen.CostSensitiveCrossEntropy(torch.ones(3, 3))
+    trained = cosen.CostSensitiveCrossEntropyLoss(COSTS)
+    restored = cosen.CostSensitiveCrossEntropyLoss(torch.ones(3, 3))
     restored.load_state_dict(trained.state_dict())
     assert torch.equal(restored.costs, COSTS)
 
 
 @pytest.mark.parametrize(
-    "build", [cosen.BalancedSoftmax, cosen.LDAMLoss, cosen.ClassBalancedCrossEntropy]
+    "build", [cosen.BalancedSoftmaxLoss, cosen.LDAMLoss, cosen.ClassBalancedLoss]
 )
 def test_large_counts_do_not_overflow_in_half_precision(build):
     counts = [196_910, 2_622]
@@ -123,23 +123,23 @@ def test_functional_is_there_after_import_cosen():
 
 def test_costs_are_a_copy_and_float32():
     given = torch.ones(2, 2, dtype=torch.float64)
-    criterion = cosen.CostSensitiveCrossEntropy(given)
+    criterion = cosen.CostSensitiveCrossEntropyLoss(given)
     given[0, 0] = 0.5
     assert torch.equal(criterion.costs, torch.ones(2, 2))
-    assert cosen.CostSensitiveMSE([[1, 1], [0.5, 1]]).costs.dtype == torch.float32
+    assert cosen.CostSensitiveMSELoss([[1, 1], [0.5, 1]]).costs.dtype == torch.float32
 
 
 def test_from_class_counts_is_the_frequency_matrix():
-    criterion = cosen.CostSensitiveCrossEntropy.from_class_counts(COUNTS, label_smoothing=0.1)
+    criterion = cosen.CostSensitiveCrossEntropyLoss.from_class_counts(COUNTS, label_smoothing=0.1)
     torch.testing.assert_close(criterion.costs, COSTS)
     assert criterion.label_smoothing == 0.1
-    largest = cosen.CostSensitiveHinge.from_class_counts(COUNTS, relative_to="largest")
+    largest = cosen.CostSensitiveHingeLoss.from_class_counts(COUNTS, relative_to="largest")
     assert largest.costs.max() == 1
 
 
 def test_three_lines_in_a_strangers_loop():
     network, optimiser_class = nn.Linear(3, 3), torch.optim.SGD
-    criterion = cosen.CostSensitiveCrossEntropy.from_class_counts(COUNTS)
+    criterion = cosen.CostSensitiveCrossEntropyLoss.from_class_counts(COUNTS)
     optimiser = optimiser_class(network.parameters(), lr=0.5)
     first = None
     for _ in range(50):
@@ -167,13 +167,13 @@ def test_counts_may_be_any_array(kind):
 
 
 def test_costs_may_be_a_frame_without_names():
-    criterion = cosen.CostSensitiveCrossEntropy(pd.DataFrame(COSTS.numpy()))
+    criterion = cosen.CostSensitiveCrossEntropyLoss(pd.DataFrame(COSTS.numpy()))
     assert torch.equal(criterion.costs, COSTS)
 
 
 def test_costs_stand_apart_from_the_graph_they_came_from():
     free = torch.zeros(3, 3, requires_grad=True)
-    criterion = copy.deepcopy(cosen.CostSensitiveCrossEntropy(free.sigmoid()))
+    criterion = copy.deepcopy(cosen.CostSensitiveCrossEntropyLoss(free.sigmoid()))
     for _ in range(2):
         criterion(LOGITS.clone().requires_grad_(), TARGET).backward()
     assert free.grad is None
@@ -182,24 +182,27 @@ def test_costs_stand_apart_from_the_graph_they_came_from():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: cosen.CostSensitiveCrossEntropy(torch.zeros(2, 2)), r"\(0, 1\]"),
-        (lambda: cosen.CostSensitiveCrossEntropy([1.0, 1.0]), r"shape \(classes, classes\)"),
-        (lambda: cosen.CostSensitiveHinge.from_class_counts([5, 0]), "class 1 has none"),
-        (lambda: cosen.BalancedSoftmax([5, 0]), "class 1 has none"),
-        (lambda: cosen.SmoothOneSidedRegression([[1, 2], [3, 0]]), "zero diagonal"),
-        (lambda: cosen.BalancedSoftmax(COUNTS, tau=math.inf), "tau must be finite"),
-        (lambda: cosen.BalancedSoftmax(COUNTS, label_smoothing=1), r"label_smoothing .* \[0, 1\)"),
-        (lambda: cosen.CostSensitiveMSE(COSTS, label_smoothing=-0.1), "label_smoothing"),
+        (lambda: cosen.CostSensitiveCrossEntropyLoss(torch.zeros(2, 2)), r"\(0, 1\]"),
+        (lambda: cosen.CostSensitiveCrossEntropyLoss([1.0, 1.0]), r"shape \(classes, classes\)"),
+        (lambda: cosen.CostSensitiveHingeLoss.from_class_counts([5, 0]), "class 1 has none"),
+        (lambda: cosen.BalancedSoftmaxLoss([5, 0]), "class 1 has none"),
+        (lambda: cosen.SmoothOneSidedRegressionLoss([[1, 2], [3, 0]]), "zero diagonal"),
+        (lambda: cosen.BalancedSoftmaxLoss(COUNTS, tau=math.inf), "tau must be finite"),
+        (
+            lambda: cosen.BalancedSoftmaxLoss(COUNTS, label_smoothing=1),
+            r"label_smoothing .* \[0, 1\)",
+        ),
+        (lambda: cosen.CostSensitiveMSELoss(COSTS, label_smoothing=-0.1), "label_smoothing"),
         (lambda: cosen.LDAMLoss(COUNTS, max_margin=math.nan), "max_margin must be finite"),
         (lambda: cosen.LDAMLoss(COUNTS, scale=0), "scale must be finite and positive"),
         (lambda: cosen.LDAMLoss(COUNTS, weight=[1, 2]), r"weight must have the shape \(3,\)"),
         (lambda: cosen.LDAMLoss(COUNTS, weight=[1, -2, 1]), "not negative, but class 1 has -2"),
         (lambda: cosen.FocalLoss(gamma=-1), "gamma must be finite and not negative"),
         (lambda: cosen.FocalLoss(weight=[math.nan]), "class 0 has nan"),
-        (lambda: cosen.ClassBalancedCrossEntropy(COUNTS, beta=1), r"beta must lie in \[0, 1\)"),
-        (lambda: cosen.CostSensitiveCrossEntropy("H"), "costs must be numbers"),
-        (lambda: cosen.CostSensitiveCrossEntropy([[1], [1, 1]]), "costs must be numbers"),
-        (lambda: cosen.BalancedSoftmax(Counter("aab")), r"is a Counter: give \[class_counts\["),
+        (lambda: cosen.ClassBalancedLoss(COUNTS, beta=1), r"beta must lie in \[0, 1\)"),
+        (lambda: cosen.CostSensitiveCrossEntropyLoss("H"), "costs must be numbers"),
+        (lambda: cosen.CostSensitiveCrossEntropyLoss([[1], [1, 1]]), "costs must be numbers"),
+        (lambda: cosen.BalancedSoftmaxLoss(Counter("aab")), r"is a Counter: give \[class_counts\["),
         (lambda: cosen.AdaptiveCosts(LABELS.value_counts()), "labels of its own, 1, 0, 2: put it"),
         (lambda: cosen.CostLearner(LABELS.value_counts()), "labels of its own, 1, 0, 2: put it"),
     ],
@@ -212,12 +215,12 @@ def test_bad_arguments_are_refused_when_built(build, message):
 @pytest.mark.parametrize(
     "build",
     [
-        lambda **k: cosen.CostSensitiveCrossEntropy(COSTS, **k),
-        lambda **k: cosen.BalancedSoftmax(COUNTS, **k),
+        lambda **k: cosen.CostSensitiveCrossEntropyLoss(COSTS, **k),
+        lambda **k: cosen.BalancedSoftmaxLoss(COUNTS, **k),
         lambda **k: cosen.LDAMLoss(COUNTS, **k),
         lambda **k: cosen.FocalLoss(**k),
-        lambda **k: cosen.ClassBalancedCrossEntropy(COUNTS, **k),
-        lambda **k: cosen.SmoothOneSidedRegression(MISTAKES, **k),
+        lambda **k: cosen.ClassBalancedLoss(COUNTS, **k),
+        lambda **k: cosen.SmoothOneSidedRegressionLoss(MISTAKES, **k),
     ],
 )
 def test_every_module_refuses_an_unknown_reduction_when_built(build):

@@ -14,14 +14,14 @@ _HOME = {
     "CostStep": "costs",
     "CosenError": "errors",
     "InputError": "errors",
-    "BalancedSoftmax": "losses",
-    "ClassBalancedCrossEntropy": "losses",
-    "CostSensitiveCrossEntropy": "losses",
-    "CostSensitiveHinge": "losses",
-    "CostSensitiveMSE": "losses",
+    "BalancedSoftmaxLoss": "losses",
+    "ClassBalancedLoss": "losses",
+    "CostSensitiveCrossEntropyLoss": "losses",
+    "CostSensitiveHingeLoss": "losses",
+    "CostSensitiveMSELoss": "losses",
     "FocalLoss": "losses",
     "LDAMLoss": "losses",
-    "SmoothOneSidedRegression": "losses",
+    "SmoothOneSidedRegressionLoss": "losses",
 }
 
 _PARTS = {
@@ -32,24 +32,27 @@ _PARTS = {
     "losses",
     "methods",
     "networks",
-    "study",
+    "comparing",
+    "paper",
+    "report",
+    "sklearn",
     "training",
 }
 
 __all__ = [
     "AdaptiveCosts",
-    "BalancedSoftmax",
-    "ClassBalancedCrossEntropy",
+    "BalancedSoftmaxLoss",
+    "ClassBalancedLoss",
     "CosenError",
     "CostLearner",
-    "CostSensitiveCrossEntropy",
-    "CostSensitiveHinge",
-    "CostSensitiveMSE",
+    "CostSensitiveCrossEntropyLoss",
+    "CostSensitiveHingeLoss",
+    "CostSensitiveMSELoss",
     "CostStep",
     "FocalLoss",
     "InputError",
     "LDAMLoss",
-    "SmoothOneSidedRegression",
+    "SmoothOneSidedRegressionLoss",
     "__version__",
     "functional",
 ]
@@ -59,14 +62,14 @@ if TYPE_CHECKING:
     from cosen.costs import AdaptiveCosts, CostLearner, CostStep
     from cosen.errors import CosenError, InputError
     from cosen.losses import (
-        BalancedSoftmax,
-        ClassBalancedCrossEntropy,
-        CostSensitiveCrossEntropy,
-        CostSensitiveHinge,
-        CostSensitiveMSE,
+        BalancedSoftmaxLoss,
+        ClassBalancedLoss,
+        CostSensitiveCrossEntropyLoss,
+        CostSensitiveHingeLoss,
+        CostSensitiveMSELoss,
         FocalLoss,
         LDAMLoss,
-        SmoothOneSidedRegression,
+        SmoothOneSidedRegressionLoss,
     )
 
 

@@ -1,4 +1,7 @@
-"""What cosen raises. Every message says what is wrong, what was given and what to do."""
+"""Errors that cosen raises. Each message says what is wrong, what was given and what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class CosenError(Exception):
@@ -19,3 +22,20 @@ class BrokenImageError(DataError):
 
 class RunError(CosenError):
     """A run that cannot go on, or a run folder that cannot be used."""
+
+
+def choices_hint(asked: str, choices: Iterable[str], *, most: int = 30) -> str:
+    """End an error message about an unknown name: the closest choice, if any, and all choices.
+
+    Example:
+        >>> "there is no network 'resnet'" + choices_hint("resnet", ["paper", "resnet32"])
+        "there is no network 'resnet': did you mean 'resnet32'? Choose from paper, resnet32"
+    """
+    known = list(choices)
+    if not known:
+        return ": there are none"
+    listed = ", ".join(known[:most]) + (f" and {len(known) - most} more" * (len(known) > most))
+    near = get_close_matches(asked.lower(), known, n=1) or get_close_matches(asked, known, n=1)
+    return (
+        f": did you mean {near[0]!r}? Choose from {listed}" if near else f": choose from {listed}"
+    )

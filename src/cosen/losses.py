@@ -127,11 +127,11 @@ class CostSensitiveLoss(_SmoothedLoss):
         )
 
 
-class CostSensitiveCrossEntropy(CostSensitiveLoss):
+class CostSensitiveCrossEntropyLoss(CostSensitiveLoss):
     """:func:`~cosen.functional.cost_sensitive_cross_entropy` with its costs as a buffer.
 
     Example:
-        >>> criterion = CostSensitiveCrossEntropy.from_class_counts([900, 100])
+        >>> criterion = CostSensitiveCrossEntropyLoss.from_class_counts([900, 100])
         >>> criterion(torch.zeros(2, 2), torch.tensor([0, 1]))
         tensor(1.4979)
     """
@@ -139,19 +139,19 @@ class CostSensitiveCrossEntropy(CostSensitiveLoss):
     function = staticmethod(F.cost_sensitive_cross_entropy)
 
 
-class CostSensitiveHinge(CostSensitiveLoss):
+class CostSensitiveHingeLoss(CostSensitiveLoss):
     """:func:`~cosen.functional.cost_sensitive_hinge` with its costs as a buffer."""
 
     function = staticmethod(F.cost_sensitive_hinge)
 
 
-class CostSensitiveMSE(CostSensitiveLoss):
+class CostSensitiveMSELoss(CostSensitiveLoss):
     """:func:`~cosen.functional.cost_sensitive_mse` with its costs as a buffer."""
 
     function = staticmethod(F.cost_sensitive_mse)
 
 
-class BalancedSoftmax(_SmoothedLoss):
+class BalancedSoftmaxLoss(_SmoothedLoss):
     """:func:`~cosen.functional.balanced_softmax`; with ``tau`` the logit-adjusted loss."""
 
     class_frequencies: Tensor
@@ -257,7 +257,7 @@ class FocalLoss(_Loss):
         )
 
 
-class ClassBalancedCrossEntropy(_SmoothedLoss):
+class ClassBalancedLoss(_SmoothedLoss):
     """:func:`~cosen.functional.class_balanced_cross_entropy`, its weights worked out once."""
 
     weight: Tensor
@@ -290,7 +290,7 @@ class ClassBalancedCrossEntropy(_SmoothedLoss):
         )
 
 
-class SmoothOneSidedRegression(_Loss):
+class SmoothOneSidedRegressionLoss(_Loss):
     """:func:`~cosen.functional.smooth_one_sided_regression` with the costs ξ′ as a buffer."""
 
     misclassification_costs: Tensor

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from cosen.data.arrays import from_arrays
 from cosen.data.augmentation import NAMES, Augmentation
 from cosen.data.batches import (
     GREY,
@@ -12,7 +13,6 @@ from cosen.data.batches import (
     batch_positions,
 )
 from cosen.data.image_cache import decode_images
-from cosen.data.memory import from_arrays
 from cosen.data.preprocess import Preprocess
 from cosen.errors import InputError
 

@@ -5,11 +5,11 @@ from safetensors import SafetensorError
 from torch import nn
 
 from cosen.data import features as features_module
+from cosen.data.arrays import from_arrays
 from cosen.data.batches import IMAGENET
 from cosen.data.cache_folder import CacheFolder
 from cosen.data.features import embed, weights_digest
 from cosen.data.image_cache import decode_images
-from cosen.data.memory import from_arrays
 from cosen.data.preprocess import Preprocess
 from cosen.errors import DataError, InputError
 

@@ -72,7 +72,7 @@ def test_excluded_classes_are_left_out(make_folder):
     root = make_folder(cat=1, dog=1, junk=1)
     (root / "empty").mkdir()
     assert from_folder(root, exclude=("junk", "empty")).class_names == ("cat", "dog")
-    with pytest.raises(DataError, match="has no class 'junc'; did you mean 'junk'"):
+    with pytest.raises(DataError, match="has no class 'junc': did you mean 'junk'"):
         from_folder(root, exclude=("empty", "junc"))
 
 

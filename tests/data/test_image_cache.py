@@ -11,11 +11,11 @@ from filelock import FileLock
 from PIL import Image
 
 from cosen.data import image_cache
+from cosen.data.arrays import from_arrays
 from cosen.data.cache_folder import CacheFolder
 from cosen.data.folder import from_folder
 from cosen.data.image_cache import decode_images
 from cosen.data.inspection import inspect_data
-from cosen.data.memory import from_arrays
 from cosen.data.preprocess import Preprocess
 from cosen.data.splits import FractionSplit, split_images
 from cosen.errors import DataError, InputError

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cosen.data.arrays import from_arrays
+from cosen.data.csv_table import from_table
 from cosen.data.folder import from_folder
 from cosen.data.inspection import inspect_data
-from cosen.data.memory import from_arrays
 from cosen.data.open import open_data
-from cosen.data.table import from_table
 
 
 def test_counts_imbalance_and_sizes(make_folder):

@@ -117,7 +117,7 @@ def test_every_record_is_filled_in(dataset):
 def test_an_unknown_name_lists_the_choices_and_the_nearest():
     with pytest.raises(DataError, match=r"'caltech'.*did you mean 'caltech101'.*mnist.*rsmas"):
         load_named("caltech")
-    with pytest.raises(DataError, match=r"'zzz'; there are digits"):
+    with pytest.raises(DataError, match=r"'zzz': choose from digits"):
         load_named("zzz")
 
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cosen.data.arrays import from_arrays
 from cosen.data.imbalance import parse_imbalance
-from cosen.data.memory import from_arrays
 from cosen.data.splits import (
     CountSplit,
     FoldSplit,

@@ -36,10 +36,10 @@ def test_losses_do_not_read_values():
         lambda: F.one_vs_rest_auc(ZEROS, torch.tensor([0, 2])),
         lambda: F.expected_calibration_error(ZEROS - 1, torch.tensor([0, 1])),
         lambda: F.class_separability(ZEROS / 0, torch.tensor([0, 1]), num_classes=2),
-        lambda: cosen.CostSensitiveHinge(ZEROS),
-        lambda: cosen.BalancedSoftmax([1, 0]),
+        lambda: cosen.CostSensitiveHingeLoss(ZEROS),
+        lambda: cosen.BalancedSoftmaxLoss([1, 0]),
         lambda: cosen.FocalLoss(weight=[-1, 1]),
-        lambda: cosen.SmoothOneSidedRegression(ZEROS + 1),
+        lambda: cosen.SmoothOneSidedRegressionLoss(ZEROS + 1),
     ],
 )
 def test_all_else_does(call):

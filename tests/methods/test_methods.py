@@ -196,7 +196,7 @@ def test_a_method_of_ones_own(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("smot", "there is no method 'smot'; did you mean 'smote'\\? there are baseline, cosen"),
+        ("smot", "there is no method 'smot': did you mean 'smote'\\? Choose from baseline, cosen"),
         ("nowhere_at_all:Method", "there is no module 'nowhere_at_all'"),
         ("json:Method", "the module 'json' has no 'Method'"),
         ("json:JSONDecoder", "json:JSONDecoder is not a method"),
@@ -366,12 +366,16 @@ def test_weighted_losses_of_parts_add_up_to_that_of_the_whole(name):
         ("cosen", {"cost_lr": "abc"}, "method cosen"),
         ("cosen", {"acceptance": "revert"}, "option of the paper's .* use --method cosen-paper"),
         ("cosen", {"loss": "hinge"}, "use cosen-hinge or cosen-mse"),
-        ("cosen", {"margn": 1}, "has no option 'margn': did you mean 'margin'. it has output, "),
+        (
+            "cosen",
+            {"margn": 1},
+            "no option .margn.: did you mean .margin.. Choose from output, ",
+        ),
         ("cosen", {"margin": "abc"}, "option margin of method cosen must be a number, but is 'abc"),
         ("cosen", {"learn_frequency": 1}, "must be true or false, but is 1"),
-        ("cosen-paper", {"cost_lt": 1}, "did you mean 'cost_lr'. it has trials, folds, cost_lr"),
+        ("cosen-paper", {"cost_lt": 1}, "did you mean 'cost_lr'. Choose from trials, folds, cost_lr"),
         ("cosen-paper", {"separability_every": 1.5}, "must be a whole number"),
-        ("cosen-hinge", {"sigma": 1}, "method cosen-hinge has no option 'sigma': it has cost_lr"),
+        ("cosen-hinge", {"sigma": 1}, "method cosen-hinge has no option 'sigma': choose from cost_lr"),
     ],
 )
 def test_bad_options_are_refused_at_once(name, options, message):

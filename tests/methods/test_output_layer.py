@@ -10,7 +10,7 @@ from cosen.networks.cosine import CosineOutput
 from cosen.networks.output import Outputs
 from cosen.networks.small_cnn import SmallCNN
 from cosen.training.config import TrainConfig
-from cosen.training.kinds import _check_output_layer
+from cosen.training.execution import _check_output_layer
 from cosen.training.model_file import load_model
 from cosen.training.run import train
 

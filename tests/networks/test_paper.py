@@ -4,7 +4,7 @@ from torch import nn
 
 from cosen.errors import InputError
 from cosen.networks.paper import PaperNetwork
-from cosen.networks.table import layer_table, table_totals
+from cosen.networks.summary import layer_table, table_totals
 
 READINGS = ["whole-vgg", "two-extra"]
 

@@ -3,12 +3,12 @@
 import numpy as np
 import torch
 
+from cosen.comparing.compare import conclude
+from cosen.comparing.study_folder import StudyFolder
 from cosen.costs import CostStep
 from cosen.data.labelled import LabelledImages
 from cosen.data.stores import ImageArray
 from cosen.networks.output import Outputs
-from cosen.study.compare import conclude
-from cosen.study.study_folder import StudyFolder
 from cosen.training.config import TrainConfig
 from cosen.training.evaluation import summarise
 from cosen.training.run_folder import EpochRecord, RunFolder

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from cosen.comparing.bootstrap import make_pair, paired_change
 from cosen.costs import AdaptiveCosts, CostLearner
 from cosen.errors import InputError, RunError
 from cosen.report.contents import read_contents
 from cosen.report.packing import unpack
-from cosen.study.bootstrap import make_pair, paired_change
 from cosen.training.run_folder import RunFolder
 from report.small_runs import COSTLY, NAMES, PLAIN, TARGET, TRAIN, cost_step, write_run
 

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from cosen.comparing.study_folder import StudyFolder
 from cosen.errors import InputError, RunError
 from cosen.report.contents import read_contents
-from cosen.study.study_folder import StudyFolder
 from report.small_runs import COSTLY, PLAIN, TARGET, cost_step, write_study
 
 LARGE = tuple(np.repeat([0, 1, 2], 40).tolist())

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_blobs
 
-from cosen.sklearn import CoSenClassifier
+from cosen.sklearn import CosenClassifier
 
 
 @pytest.fixture
@@ -10,7 +10,7 @@ def quick():
     """Makes an estimator that fits in an instant: ``quick("H", loss="mse")``."""
 
     def make(costs="learned", **options):
-        return CoSenClassifier(costs, **{"epochs": 10, "hidden": 20, "random_state": 0} | options)
+        return CosenClassifier(costs, **{"epochs": 10, "hidden": 20, "random_state": 0} | options)
 
     return make
 

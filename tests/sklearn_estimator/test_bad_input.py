@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from cosen.errors import InputError
-from cosen.sklearn import CoSenClassifier
+from cosen.sklearn import CosenClassifier
 
 ONE_ZERO = np.ones((3, 3))
 ONE_ZERO[0, 2] = 0
@@ -15,7 +15,7 @@ ONE_ZERO[0, 2] = 0
 def no_training(monkeypatch):
     """Fails a test that comes as far as making a network."""
     monkeypatch.setattr(
-        CoSenClassifier, "_make_network", lambda self: pytest.fail("training has begun")
+        CosenClassifier, "_make_network", lambda self: pytest.fail("training has begun")
     )
 
 
@@ -23,7 +23,7 @@ def refusal(model, X, y) -> str:
     with pytest.raises(InputError) as caught:
         model.fit(X, y)
     message = str(caught.value)
-    assert "CoSenClassifier" in message
+    assert "CosenClassifier" in message
     assert "\n" not in message
     return message
 
@@ -41,7 +41,7 @@ def test_numbers_that_are_none(quick, blobs, no_training, value, name):
     sample = y.tolist().index("eel")
     X[sample, 2] = value
     message = refusal(quick(), X, y)
-    assert message.startswith(f"Input X contains {name}: CoSenClassifier needs finite numbers")
+    assert message.startswith(f"Input X contains {name}: CosenClassifier needs finite numbers")
     assert f"sample {sample} of class 'eel' has {name} in feature 2;" in message
     frame = pd.DataFrame(X, columns=["height", "width", "weight", "age", "speed"])
     for kind in ("float64", "float32", "Float64"):
@@ -62,7 +62,7 @@ def test_numbers_that_are_none_in_prediction(quick, blobs):
     model = quick(epochs=1).fit(X, y)
     X = X.copy()
     X[7, 0] = np.nan
-    with pytest.raises(InputError, match=r"CoSenClassifier .* sample 7 has NaN in feature 0;"):
+    with pytest.raises(InputError, match=r"CosenClassifier .* sample 7 has NaN in feature 0;"):
         model.predict(X)
 
 
@@ -86,7 +86,7 @@ def test_numbers_that_are_none_in_prediction(quick, blobs):
 )
 def test_costs(quick, blobs, no_training, costs, end):
     message = refusal(quick(costs), *blobs)
-    assert "costs of CoSenClassifier" in message
+    assert "costs of CosenClassifier" in message
     assert message.endswith(end)
 
 
@@ -99,13 +99,13 @@ def test_many_classes_are_not_all_listed(quick, no_training):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"costs": [["a"]]}, "costs of CoSenClassifier must be a matrix of numbers"),
+        ({"costs": [["a"]]}, "costs of CosenClassifier must be a matrix of numbers"),
         (
             {"costs": "S"},
-            "costs of CoSenClassifier must be one of adaptive, learned, H, None, .* is 'S'",
+            "costs of CosenClassifier must be one of adaptive, learned, H, None, .* is 'S'",
         ),
-        ({"loss": "log"}, "loss of CoSenClassifier must be one of cross_entropy, hinge, mse"),
-        ({"network": "vgg"}, "network of CoSenClassifier must be one of auto, head, small-cnn"),
+        ({"loss": "log"}, "loss of CosenClassifier must be one of cross_entropy, hinge, mse"),
+        ({"network": "vgg"}, "network of CosenClassifier must be one of auto, head, small-cnn"),
         ({"network": "small-cnn"}, r"takes images .* but X has \(100, 5\)"),
         ({"epochs": 0}, "epochs must be at least 1"),
         ({"epochs": "ten"}, "epochs must be a whole number, but is 'ten'"),
@@ -134,7 +134,7 @@ def test_options(quick, blobs, no_training, options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lr": 1e30}, "training of CoSenClassifier has diverged: lower lr"),
+        ({"lr": 1e30}, "training of CosenClassifier has diverged: lower lr"),
         ({"objective": "best"}, "objective must be 'overall', 'balanced' or a matrix"),
     ],
 )

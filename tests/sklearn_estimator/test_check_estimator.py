@@ -8,13 +8,13 @@ import sys
 import pytest
 from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency
 
-from cosen.sklearn import CoSenClassifier
+from cosen.sklearn import CosenClassifier
 
 PROGRAM = """
 import json
 from sklearn.utils.estimator_checks import check_estimator
-from cosen.sklearn import CoSenClassifier
-models = [CoSenClassifier(), CoSenClassifier("H", epochs=10), CoSenClassifier(None, epochs=10)]
+from cosen.sklearn import CosenClassifier
+models = [CosenClassifier(), CosenClassifier("H", epochs=10), CosenClassifier(None, epochs=10)]
 print(json.dumps([
     [repr(model), check["check_name"], check["status"], str(check["exception"])]
     for model in models
@@ -44,4 +44,4 @@ def test_check_estimator_in_full():
 @pytest.mark.parametrize("costs", ["adaptive", "H"])
 def test_frames(costs):
     """A check that scikit-learn runs over its own estimators and leaves out of check_estimator."""
-    check_dataframe_column_names_consistency("CoSenClassifier", CoSenClassifier(costs, epochs=5))
+    check_dataframe_column_names_consistency("CosenClassifier", CosenClassifier(costs, epochs=5))

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from cosen import CostLearner
 from cosen import functional as F
-from cosen.sklearn import CoSenClassifier
+from cosen.sklearn import CosenClassifier
 from cosen.sklearn.inputs import hold_out
 from cosen.sklearn.steps import batch_loss
 
@@ -183,7 +183,7 @@ def test_costs_raise_the_recall_of_a_rare_class():
         )
         X, X_test, y, y_test = train_test_split(X, y, stratify=y, test_size=0.5, random_state=seed)
         for name, options in kinds.items():
-            model = CoSenClassifier(**options, epochs=30, random_state=seed).fit(X, y)
+            model = CosenClassifier(**options, epochs=30, random_state=seed).fit(X, y)
             recall[name].append(recall_score(y_test, model.predict(X_test)))
     mean = {name: np.mean(values) for name, values in recall.items()}
     assert min(mean[name] for name in mean if name != "none") > mean["none"] + 0.03, mean
@@ -234,7 +234,7 @@ def test_fits_in_threads_agree_and_put_the_threads_back(quick, blobs):
 
 
 def test_defaults_are_the_learners():
-    ours, learners = (inspect.signature(kind).parameters for kind in (CoSenClassifier, CostLearner))
+    ours, learners = (inspect.signature(kind).parameters for kind in (CosenClassifier, CostLearner))
     shared = (ours.keys() & learners.keys()) - {"objective"}  # here each class counts the same
     assert {"loss", "cost_lr", "acceptance", "confusion_std"} < shared
     assert {name: ours[name].default for name in shared} == {
@@ -256,7 +256,7 @@ def test_takes_no_longer_than_scikit_learns_own():
     """``benchmarks/estimator.py`` in small; seconds of one core, so that others do not count."""
     X, y = make_classification(10_000, 512, n_informative=50, n_classes=10, random_state=0)
     options = {"batch_size": 200, "random_state": 0}
-    ours = CoSenClassifier(hidden=100, epochs=3, **options)
+    ours = CosenClassifier(hidden=100, epochs=3, **options)
     theirs = MLPClassifier(100, max_iter=3, **options)
     seconds = {ours: [], theirs: []}
     with threadpool_limits(1), warnings.catch_warnings():

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from cosen.sklearn import CoSenClassifier
+from cosen.sklearn import CosenClassifier
 
 
 @pytest.fixture
@@ -117,8 +117,8 @@ def test_pickles(quick, blobs, digits, kind, costs):
 
 
 def test_pickles_name_the_public_class():
-    assert pickle.loads(b"ccosen.sklearn\nCoSenClassifier\n.") is CoSenClassifier
-    assert type(pickle.loads(pickle.dumps(CoSenClassifier()))) is CoSenClassifier
+    assert pickle.loads(b"ccosen.sklearn\nCoSenClassifier\n.") is CosenClassifier
+    assert type(pickle.loads(pickle.dumps(CosenClassifier()))) is CosenClassifier
 
 
 def test_clones(quick, blobs):

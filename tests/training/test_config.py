@@ -52,8 +52,8 @@ def test_a_configuration_survives_json():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"epoch": 3}, "no setting 'epoch'; did you mean 'epochs'"),
-        ({"qqq": 3}, "there are data, data_root"),
+        ({"epoch": 3}, "no setting 'epoch': did you mean 'epochs'"),
+        ({"qqq": 3}, "choose from data, data_root"),
         ({"epochs": "many"}, "epochs must be of type int, but is 'many'"),
         ({"epochs": 2.5}, "epochs must be of type int"),
         ({"epochs": 0}, "epochs must be at least 1"),

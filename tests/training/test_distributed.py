@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from cosen.cli import app
+from cosen.__main__ import app
 from cosen.networks.vgg import VGG16Features
 from cosen.training.run_folder import RunFolder
 

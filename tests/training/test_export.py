@@ -15,7 +15,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import cosen
-from cosen.cli import use
+from cosen.cli import models as use
 from cosen.data.batches import IMAGENET
 from cosen.data.preprocess import Preprocess
 from cosen.errors import InputError, RunError

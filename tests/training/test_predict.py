@@ -13,7 +13,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from cosen.cli import use
+from cosen.cli import models as use
 from cosen.errors import CosenError, DataError, InputError, RunError
 from cosen.training.config import TrainConfig
 from cosen.training.evaluate_run import evaluate_run

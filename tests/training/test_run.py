@@ -17,7 +17,7 @@ from cosen.data.named import load_named
 from cosen.data.splits import FoldSplit
 from cosen.errors import DataError, InputError, RunError
 from cosen.networks.vgg import VGG16Features
-from cosen.training import atomic
+from cosen.training import files as atomic
 from cosen.training.config import TrainConfig
 from cosen.training.loop import Watcher
 from cosen.training.model_file import calibrated_temperature, load_model

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import interrupts
-from cosen.cli import app
+from cosen.__main__ import app
 from cosen.errors import RunError
 from cosen.training.run_folder import RunFolder
 

@@ -1,12 +1,11 @@
-"""The ``cosen`` command: parses, calls, prints. Heavy imports happen inside the commands."""
+"""The commands: parse, call the public functions, print. Heavy imports happen inside them."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 import cosen
-from cosen.cli import compare, data, figures, networks, report, reproduce, train, tune, use
+from cosen.cli import compare, data, models, networks, report, train, tune
 
 app = typer.Typer(
     name="cosen",
@@ -19,12 +18,10 @@ app.command()(train.train)
 app.command()(compare.compare)
 app.command()(compare.methods)
 app.command()(report.report)
-app.add_typer(figures.figures_app)
-app.add_typer(reproduce.reproduce_app)
 app.command()(tune.tune)
-app.command()(use.evaluate)
-app.command()(use.predict)
-app.command()(use.export)
+app.command()(models.evaluate)
+app.command()(models.predict)
+app.command()(models.export)
 app.command()(networks.network)
 app.command()(data.inspect)
 app.command()(data.fetch)
@@ -47,19 +44,3 @@ def options(
     ] = False,
 ) -> None:
     """Cost-sensitive deep learning for imbalanced image classification."""
-
-
-def main() -> None:
-    """Run the command; a user's mistake is one sentence on standard error, no traceback."""
-    import logging
-
-    from cosen.errors import CosenError
-
-    logging.basicConfig(format="cosen: %(message)s", level=logging.WARNING)
-    try:
-        app()
-    except CosenError as error:
-        typer.echo(f"cosen: {error}", err=True)
-        sys.exit(1)
-    except BrokenPipeError:
-        sys.exit(0)  # the reader, such as head, has had enough

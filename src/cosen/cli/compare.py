@@ -16,8 +16,8 @@ from cosen.cli.train import setting
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cosen.study.compare import Comparison, GridWatcher
-    from cosen.study.jobs import Outcome
+    from cosen.comparing.compare import Comparison, GridWatcher
+    from cosen.comparing.jobs import Outcome
 
 VALIDATION = 0.2
 """More than a single run holds out: the choice between methods rests on it too."""
@@ -28,8 +28,8 @@ WIDTH_IN_A_FILE = 120
 
 def methods(json_: Json = False) -> None:
     """List the methods, what they do, and what a comparison includes by default."""
+    from cosen.comparing.compare import DEFAULT_METHODS
     from cosen.methods import METHODS
-    from cosen.study.compare import DEFAULT_METHODS
 
     if json_:
         found = {name: method.description for name, method in METHODS.items()}
@@ -107,8 +107,8 @@ def compare(
         cosen compare photos/ --methods cosen,smote --set smote.neighbours=3 --set epochs=50
     """
     from cosen.cli.modules import find_modules_here
-    from cosen.study.compare import DEFAULT_METHODS
-    from cosen.study.compare import compare as run_comparison
+    from cosen.comparing.compare import DEFAULT_METHODS
+    from cosen.comparing.compare import compare as run_comparison
     from cosen.training.config import make_config, read_config
 
     find_modules_here()
@@ -196,7 +196,7 @@ def _report(comparison: "Comparison", *, json_: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from cosen.study.table import leaderboard_table
+    from cosen.comparing.leaderboard_table import leaderboard_table
 
     board, choice = comparison.leaderboard, comparison.choice
     if json_:
@@ -226,7 +226,7 @@ def watched_grid(*, quiet: bool) -> Iterator["GridWatcher"]:
     """A bar over the whole grid on a terminal, a line for each run elsewhere."""
     from rich.console import Console
 
-    from cosen.study.compare import GridWatcher
+    from cosen.comparing.compare import GridWatcher
 
     console = Console(stderr=True, highlight=False)
     with _notes_told_once(console):
@@ -268,7 +268,7 @@ def _lines(console: "Console") -> "GridWatcher":
     from rich.text import Text
 
     from cosen.cli.progress import READING, occasional_lines
-    from cosen.study.compare import GridWatcher
+    from cosen.comparing.compare import GridWatcher
 
     runs = {"done": 0, "total": 0}
 
@@ -295,7 +295,7 @@ def _bars(console: "Console") -> Iterator["GridWatcher"]:
     from rich.text import Text
 
     from cosen.cli.progress import READING
-    from cosen.study.compare import GridWatcher
+    from cosen.comparing.compare import GridWatcher
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:

@@ -11,7 +11,7 @@ from cosen.cli.data import Json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cosen.networks.table import LayerRow
+    from cosen.networks.summary import LayerRow
 
 
 def network(
@@ -47,7 +47,7 @@ def network(
 
     from cosen.networks import NETWORKS, build_network, find_network
     from cosen.networks.paper import PAPER_PARAMETERS
-    from cosen.networks.table import layer_table, table_totals
+    from cosen.networks.summary import layer_table, table_totals
 
     if name is None:
         if json_:

@@ -211,6 +211,6 @@ def _is_first_process() -> bool:
 
 
 def _watched(quiet: bool) -> Any:
-    from cosen.cli.watching import watched
+    from cosen.cli.training_progress import watched
 
     return watched(quiet=quiet or not _is_first_process())

@@ -5,8 +5,8 @@ Make ``costs = AdaptiveCosts(class_counts)``, use ``costs(logits, target)`` as t
 """
 
 from cosen.costs.adaptive import AdaptiveCosts
-from cosen.costs.learner import LOSSES, Acceptance, CostLearner, LossName
-from cosen.costs.learning import CostStep, LearnedCosts
+from cosen.costs.cost_learner import LOSSES, Acceptance, CostLearner, LossName
+from cosen.costs.learned import CostStep, LearnedCosts
 from cosen.costs.objective import (
     Objective,
     class_importance,

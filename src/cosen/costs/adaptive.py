@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cosen.costs.learning import CostStep, LearnedCosts
+from cosen.costs.learned import CostStep, LearnedCosts
 from cosen.costs.objective import (
     Objective,
     class_importance,
@@ -26,7 +26,7 @@ from cosen.functional.checks import (
     check_not_negative,
 )
 from cosen.functional.costs import FLOOR
-from cosen.losses import CostSensitiveCrossEntropy, Numbers, as_numbers
+from cosen.losses import CostSensitiveCrossEntropyLoss, Numbers, as_numbers
 
 CERTAINTY = 2.0
 """Standard errors by which predictions must lean to one side before τ is changed."""
@@ -114,7 +114,7 @@ class AdaptiveCosts(LearnedCosts):
         check_class_vector(counts, name="class_counts")
         classes = len(counts)
         super().__init__(
-            CostSensitiveCrossEntropy(
+            CostSensitiveCrossEntropyLoss(
                 torch.ones(classes, classes), label_smoothing=label_smoothing
             ),
             objective,

@@ -4,11 +4,11 @@ The names below need neither torch nor kornia; batches, augmentation and feature
 their own.
 """
 
+from cosen.data.arrays import class_counts, from_arrays, from_dataset
 from cosen.data.image_cache import DecodedImages, decode_images
 from cosen.data.imbalance import make_imbalanced, parse_imbalance
 from cosen.data.inspection import inspect_data
 from cosen.data.labelled import LabelledImages
-from cosen.data.memory import class_counts, from_arrays, from_dataset
 from cosen.data.open import open_data
 from cosen.data.preprocess import Preprocess
 from cosen.data.splits import (

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from cosen.data.stores import ImageStore
-from cosen.errors import DataError
+from cosen.errors import DataError, choices_hint
 
 Part = Literal["train", "val", "test"]
 
@@ -105,8 +105,4 @@ def check_excluded(names: Iterable[str], class_names: Collection[str], source: s
 
 def unknown_class(name: str, class_names: tuple[str, ...], source: str) -> str:
     """The sentence for a class that is not there, with the nearest that is."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, class_names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(class_names[:20])}"
-    return f"{source} has no class {name!r}{hint}"
+    return f"{source} has no class {name!r}{choices_hint(name, class_names)}"

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from cosen.data.csv_table import from_table
 from cosen.data.folder import from_folder
 from cosen.data.labelled import LabelledImages
 from cosen.data.named import NAMED, load_named
-from cosen.data.table import from_table
 from cosen.errors import DataError
 
 

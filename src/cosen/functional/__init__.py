@@ -1,13 +1,5 @@
 """The mathematics of cost-sensitive learning: pure functions on tensors, and nothing else."""
 
-from cosen.functional.alternatives import (
-    balanced_softmax,
-    class_balanced_cross_entropy,
-    class_balanced_weights,
-    focal_loss,
-    ldam_loss,
-    smooth_one_sided_regression,
-)
 from cosen.functional.costs import (
     bayes_decision,
     class_frequencies,
@@ -40,6 +32,14 @@ from cosen.functional.metrics import (
     overall_accuracy,
     paper_f_measure,
     paper_g_mean,
+)
+from cosen.functional.rebalancing import (
+    balanced_softmax,
+    class_balanced_cross_entropy,
+    class_balanced_weights,
+    focal_loss,
+    ldam_loss,
+    smooth_one_sided_regression,
 )
 from cosen.functional.reduction import Reduction
 from cosen.functional.separability import class_separability

@@ -3,11 +3,10 @@
 import importlib
 import inspect
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
-from cosen.errors import InputError
-from cosen.methods.balanced_softmax import BalancedSoftmaxMethod
+from cosen.errors import InputError, choices_hint
+from cosen.methods.balanced_softmax import BalancedSoftmax
 from cosen.methods.baseline import Baseline
 from cosen.methods.class_balanced import ClassBalanced
 from cosen.methods.class_weights import ClassWeights
@@ -70,7 +69,7 @@ METHODS: dict[str, type[Method]] = {
         Focal,
         ClassBalanced,
         LDAMDRW,
-        BalancedSoftmaxMethod,
+        BalancedSoftmax,
         LogitAdjustment,
         ClassifierRetraining,
         TauNorm,
@@ -90,12 +89,8 @@ def find_method(name: str) -> type[Method]:
     module, colon, attribute = name.partition(":")
     if colon:
         return _imported(module, attribute)
-    near = get_close_matches(name, METHODS, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise InputError(
-        f"there is no method {name!r}; {hint}there are {', '.join(METHODS)}, "
-        "and module:Class is one of your own"
-    )
+    hint = choices_hint(name, METHODS)
+    raise InputError(f"there is no method {name!r}{hint}, or give module:Class for your own")
 
 
 def make_method(name: str, options: Mapping[str, Any] | None = None) -> Method:

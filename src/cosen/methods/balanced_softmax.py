@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from cosen.losses import BalancedSoftmax
+from cosen.losses import BalancedSoftmaxLoss
 from cosen.methods.method import NetworkMethod, Setting
 
 
 @dataclass(frozen=True)
-class BalancedSoftmaxMethod(NetworkMethod):
+class BalancedSoftmax(NetworkMethod):
     """The softmax of training counts the class frequencies in; at inference they are left out.
 
     Attributes:
@@ -23,4 +23,4 @@ class BalancedSoftmaxMethod(NetworkMethod):
     tau: float = 1.0
 
     def make_loss(self, setting: Setting) -> nn.Module:
-        return BalancedSoftmax(torch.from_numpy(setting.class_counts), tau=self.tau)
+        return BalancedSoftmaxLoss(torch.from_numpy(setting.class_counts), tau=self.tau)

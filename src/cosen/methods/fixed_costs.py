@@ -13,7 +13,7 @@ from cosen import functional as F
 from cosen.costs import validation_rates
 from cosen.errors import InputError
 from cosen.functional.costs import RelativeTo
-from cosen.losses import CostSensitiveCrossEntropy
+from cosen.losses import CostSensitiveCrossEntropyLoss
 from cosen.methods.cost_table import read_cost_table
 from cosen.methods.method import NetworkMethod, Setting
 
@@ -34,7 +34,7 @@ class FixedFrequencies(NetworkMethod):
     relative_to: RelativeTo = "total"
 
     def make_loss(self, setting: Setting) -> nn.Module:
-        return CostSensitiveCrossEntropy.from_class_counts(
+        return CostSensitiveCrossEntropyLoss.from_class_counts(
             torch.from_numpy(setting.class_counts), relative_to=self.relative_to
         )
 
@@ -72,7 +72,7 @@ class _FixedStatistic(NetworkMethod):
     def make_loss(self, setting: Setting) -> nn.Module:
         statistic = self.statistic(setting)
         if self.reading == "statistic":
-            return CostSensitiveCrossEntropy(F.project_costs(statistic))
+            return CostSensitiveCrossEntropyLoss(F.project_costs(statistic))
         costs = F.target_costs(
             torch.ones_like(statistic),
             None,
@@ -82,7 +82,7 @@ class _FixedStatistic(NetworkMethod):
             confusion_mean=self.mean,
             confusion_std=self.std,
         )
-        return CostSensitiveCrossEntropy(costs)
+        return CostSensitiveCrossEntropyLoss(costs)
 
 
 class FixedSeparability(_FixedStatistic):
@@ -133,7 +133,7 @@ class FixedCosts(NetworkMethod):
         self._read(setting)
 
     def make_loss(self, setting: Setting) -> nn.Module:
-        return CostSensitiveCrossEntropy(self._read(setting))
+        return CostSensitiveCrossEntropyLoss(self._read(setting))
 
     def _read(self, setting: Setting) -> Tensor:
         names = setting.class_names

@@ -46,8 +46,8 @@ class Method(ABC):
     """A way to train, made of its options: ``Smote(neighbours=3)``.
 
     Derive from one of the kinds below, give it a ``name`` and a ``description``, and it can be
-    handed to :func:`cosen.training.run.train` and :func:`cosen.study.compare.compare`, or named on
-    the command line as ``module:Class``.
+    passed to :func:`cosen.train` and :func:`cosen.compare`, or named on the command line as
+    ``module:Class``.
 
     Attributes:
         name: What it is asked for by.

@@ -3,10 +3,9 @@
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping
-from difflib import get_close_matches
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from cosen.errors import InputError
+from cosen.errors import InputError, choices_hint
 
 
 def check_options(
@@ -34,16 +33,11 @@ def check_options(
     hints = get_type_hints(taker.__init__ if inspect.isclass(taker) else taker)
     for option, value in options.items():
         if option not in known and not takes_any:
-            raise InputError(f"method {method} has no option {option!r}: {_choices(option, known)}")
+            raise InputError(
+                f"method {method} has no option {option!r}{choices_hint(option, known)}"
+            )
         if option in parameters and option in hints:
             _check_kind(method, option, value, hints[option], finite=finite)
-
-
-def _choices(option: str, known: Collection[str]) -> str:
-    if not known:
-        return "it has none"
-    near = get_close_matches(option, known, n=1)
-    return (f"did you mean {near[0]!r}? " if near else "") + f"it has {', '.join(known)}"
 
 
 def _check_kind(method: str, option: str, value: Any, kind: Any, *, finite: bool) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from cosen import functional as F
 from cosen.functional.checks import check_positive
-from cosen.losses import SmoothOneSidedRegression
+from cosen.losses import SmoothOneSidedRegressionLoss
 from cosen.methods.cost_table import read_misclassification_costs
 from cosen.methods.method import NetworkMethod, Setting
 
@@ -38,7 +38,7 @@ class SOSR(NetworkMethod):
         self._costs(setting)
 
     def make_loss(self, setting: Setting) -> nn.Module:
-        return SmoothOneSidedRegression(self._costs(setting))
+        return SmoothOneSidedRegressionLoss(self._costs(setting))
 
     def _costs(self, setting: Setting) -> Tensor:
         if self.costs:

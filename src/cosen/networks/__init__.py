@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cosen.errors import InputError
-from cosen.networks.choices import among
+from cosen.errors import InputError, choices_hint
 from cosen.networks.cosine import SCALE, CosineOutput, use_cosine_output
 from cosen.networks.head import Head
 from cosen.networks.output import Network, NetworkOutput
@@ -77,7 +76,7 @@ NETWORKS: dict[str, NetworkEntry] = {
 def find_network(name: str) -> NetworkEntry:
     """The entry of this name in :data:`NETWORKS`."""
     if name not in NETWORKS:
-        raise InputError(f"there is no network {name!r}{among(name, NETWORKS)}")
+        raise InputError(f"there is no network {name!r}{choices_hint(name, NETWORKS)}")
     return NETWORKS[name]
 
 
@@ -128,6 +127,6 @@ def build_network(
     own = [option for option in accepted if option not in (*keywords, "channels", "in_features")]
     for option in options:
         if option not in own:
-            raise InputError(f"{name} has no option {option!r}{among(option, own)}")
+            raise InputError(f"{name} has no option {option!r}{choices_hint(option, own)}")
     network = entry.build(**keywords, **options)
     return use_cosine_output(network, scale=output_scale) if output == "cosine" else network

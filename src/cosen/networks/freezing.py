@@ -4,8 +4,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from cosen.errors import InputError
-from cosen.networks.choices import among
+from cosen.errors import InputError, choices_hint
 from cosen.networks.output import Network
 
 
@@ -32,9 +31,8 @@ def freeze(network: nn.Module, up_to: str) -> list[str]:
     parameters = dict(network.named_parameters())
     below = [name for name in parameters if _is_within(name, up_to)]
     if not below:
-        raise InputError(
-            f"the network has no layer {up_to!r} with parameters{among(up_to, _layers(network))}"
-        )
+        hint = choices_hint(up_to, _layers(network))
+        raise InputError(f"the network has no layer {up_to!r} with parameters{hint}")
     names = list(parameters)
     frozen = names[: names.index(below[-1]) + 1]
     kept = [name for name in names[len(frozen) :] if parameters[name].requires_grad]

@@ -4,9 +4,8 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from cosen.errors import InputError
+from cosen.errors import InputError, choices_hint
 from cosen.networks.checks import check_counts, check_images
-from cosen.networks.choices import among
 from cosen.networks.initialisation import initialise
 from cosen.networks.output import Network, NetworkOutput
 from cosen.networks.vgg import vgg16_convolutions
@@ -61,7 +60,7 @@ class PaperNetwork(Network):
         if reading not in get_args(Reading):
             raise InputError(
                 f"there is no reading {reading!r} of the paper's network"
-                f"{among(reading, get_args(Reading))}"
+                f"{choices_hint(reading, get_args(Reading))}"
             )
         check_counts(num_classes=num_classes, width=width)
 

@@ -10,8 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from cosen.errors import DataError
-from cosen.networks.choices import among
+from cosen.errors import DataError, choices_hint
 from cosen.networks.download import Progress, download, sha256
 
 TORCHVISION = "https://download.pytorch.org/models/"
@@ -104,7 +103,7 @@ def fetch_weights(
         progress: Called as bytes come in.
     """
     if name not in WEIGHTS:
-        raise DataError(f"there are no weights {name!r} to download{among(name, WEIGHTS)}")
+        raise DataError(f"there are no weights {name!r} to download{choices_hint(name, WEIGHTS)}")
     file = WEIGHTS[name]
     prefix = Path(file).stem.rpartition("-")[2]
     folder = weights_root() if root is None else root

@@ -4,8 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from cosen.errors import InputError
-from cosen.networks.choices import among
+from cosen.errors import InputError, choices_hint
 from cosen.networks.cosine import CosineOutput
 from cosen.networks.output import Network, NetworkOutput
 
@@ -129,7 +128,7 @@ def as_network(module: nn.Module, *, output: str | None = None) -> Network:
     if output is not None:
         if output not in names:
             raise InputError(
-                f"{type(module).__name__} has no layer {output!r}{among(output, names)}"
+                f"{type(module).__name__} has no layer {output!r}{choices_hint(output, names)}"
             )
         return WrappedNetwork(module, output, was_named=True)
     if isinstance(module, Network):

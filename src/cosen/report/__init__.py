@@ -22,7 +22,7 @@ def write_report(
     """
     from cosen.report.contents import read_contents
     from cosen.report.page import render
-    from cosen.training.atomic import write_text
+    from cosen.training.files import write_text
 
     place = Path(path) / FILE if out is None else Path(out)
     if out is not None and not place.parent.is_dir():

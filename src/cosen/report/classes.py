@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from cosen.report.shown import Shown, Side
-from cosen.study.spread import Spread
+from cosen.comparing.spread import Spread
+from cosen.report.run_data import Shown, Side
 
 
 def class_table(shown: Shown) -> list[dict[str, Any]]:

@@ -4,18 +4,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from cosen.comparing.study_folder import StudyFolder
 from cosen.errors import InputError, RunError
 from cosen.report.classes import by_rarity, class_table, confusions
 from cosen.report.curves import curves
 from cosen.report.gallery import gallery
 from cosen.report.headline import headline
-from cosen.report.made import command, made
+from cosen.report.provenance import command, made
 from cosen.report.reliability import reliability
 from cosen.report.run_subject import run_subject
 from cosen.report.study_subject import study_subject
 from cosen.report.subject import Subject
 from cosen.report.tradeoff import tradeoff
-from cosen.study.study_folder import StudyFolder
 from cosen.training.run_folder import RunFolder
 
 FORMAT = 1

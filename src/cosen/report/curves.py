@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from cosen.report.shown import Shown
+from cosen.report.run_data import Shown
 
 DIGITS = 6
 """More would only make the page larger."""

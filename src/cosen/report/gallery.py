@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cosen.report.shown import Shown, ShownRun
+from cosen.report.run_data import Shown, ShownRun
 from cosen.training.thumbnails import (
     Thumbnail,
     rarity_ranks,

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+from cosen.comparing.leaderboard_table import Measure
+from cosen.comparing.spread import Spread
 from cosen.costs import Objective
-from cosen.report.shown import Shown, ShownRun
-from cosen.study.spread import Spread
-from cosen.study.table import Measure
+from cosen.report.run_data import Shown, ShownRun
 
 SHARES = {
     "accuracy": "overall accuracy",

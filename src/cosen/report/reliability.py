@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cosen import functional as F
-from cosen.report.shown import Shown
+from cosen.report.run_data import Shown
 
 BINS = 15
 """As many as :func:`cosen.functional.expected_calibration_error` has."""

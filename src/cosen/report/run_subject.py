@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from cosen.comparing.study_folder import StudyFolder
 from cosen.errors import InputError, RunError
 from cosen.report.learned_costs import learned_costs
-from cosen.report.made import title
-from cosen.report.shown import Shown, Side, finished_run, read_shown
+from cosen.report.provenance import title
+from cosen.report.run_data import Shown, Side, finished_run, read_shown
 from cosen.report.subject import Subject
 from cosen.report.verdict import caveats, verdict
-from cosen.study.study_folder import StudyFolder
 from cosen.training.run_folder import RunFolder
 
 

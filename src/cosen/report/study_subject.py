@@ -4,17 +4,17 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cosen.comparing.bootstrap import Change
+from cosen.comparing.choice import Choice
+from cosen.comparing.leaderboard import Leaderboard
+from cosen.comparing.leaderboard_table import cells_of, headings_of, notes_of
+from cosen.comparing.study_folder import StudyFolder
 from cosen.errors import RunError
 from cosen.report.learned_costs import learned_costs
-from cosen.report.made import title
-from cosen.report.shown import Shown, Side, read_shown
+from cosen.report.provenance import title
+from cosen.report.run_data import Shown, Side, read_shown
 from cosen.report.subject import Subject
 from cosen.report.verdict import untested
-from cosen.study.bootstrap import Change
-from cosen.study.choice import Choice
-from cosen.study.leaderboard import Leaderboard
-from cosen.study.study_folder import StudyFolder
-from cosen.study.table import cells_of, headings_of, notes_of
 from cosen.training.run_folder import RunFolder
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cosen.costs import Objective
-from cosen.report.shown import Shown
+from cosen.report.run_data import Shown
 
 
 @dataclass(frozen=True, eq=False)

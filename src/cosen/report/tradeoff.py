@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cosen.report.packing import STEPS, pack, packed_size
-from cosen.report.shown import Shown
+from cosen.report.run_data import Shown
 
 MOST_SAMPLES = 10_000
 

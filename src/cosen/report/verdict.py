@@ -2,11 +2,11 @@
 
 from torch import Tensor
 
+from cosen.comparing.bootstrap import LEVEL, Change
+from cosen.comparing.leaderboard_table import Measure
 from cosen.costs import Objective, validation_error
-from cosen.report.made import settings_apart
-from cosen.report.shown import Shown, Side
-from cosen.study.bootstrap import LEVEL, Change
-from cosen.study.table import Measure
+from cosen.report.provenance import settings_apart
+from cosen.report.run_data import Shown, Side
 
 LONGEST_NAME = 40
 """Longer names of classes are cut in sentences."""

@@ -1,5 +1,5 @@
 """Cost-sensitive training as a scikit-learn classifier, for feature vectors and small images."""
 
-from cosen.sklearn.classifier import CoSenClassifier
+from cosen.sklearn.classifier import CosenClassifier
 
-__all__ = ["CoSenClassifier"]
+__all__ = ["CosenClassifier"]

@@ -40,7 +40,7 @@ LEARNED = COSTS[:2]
 NETWORKS = ("auto", "head", "small-cnn")
 
 
-class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A network with one hidden layer, or a small convolutional one, trained with costs.
 
     Features ``(n, d)`` are standardised and go to a hidden layer with ReLU; images ``(n, h, w)``,
@@ -95,7 +95,7 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Example:
         >>> from sklearn.datasets import make_classification
         >>> X, y = make_classification(500, weights=[0.9], random_state=0)
-        >>> model = CoSenClassifier("H", epochs=10, random_state=0).fit(X, y)
+        >>> model = CosenClassifier("H", epochs=10, random_state=0).fit(X, y)
         >>> model.costs_.round(2)
         array([[0.9, 0.9],
                [0.9, 0.1]], dtype=float32)
@@ -231,7 +231,7 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         has_images = max(len(shape) - 1, len(self.input_shape_)) > 1
         if len(shape) > 1 and has_images and tuple(shape[1:]) != self.input_shape_:
             raise InputError(
-                f"CoSenClassifier was fitted with samples of the shape {self.input_shape_}, "
+                f"CosenClassifier was fitted with samples of the shape {self.input_shape_}, "
                 f"but X has samples of {tuple(shape[1:])}"
             )
 
@@ -306,7 +306,7 @@ class CoSenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if not is_choice and (name != "costs" or isinstance(value, str)):
                 also = ", None, a matrix or a dict of class weights" if name == "costs" else ""
                 raise InputError(
-                    f"{name} of CoSenClassifier must be one of {', '.join(choices)}{also}, "
+                    f"{name} of CosenClassifier must be one of {', '.join(choices)}{also}, "
                     f"but is {value!r}"
                 )
         check_counts(hidden=self.hidden, epochs=self.epochs, batch_size=self.batch_size)

@@ -27,14 +27,14 @@ def cost_matrix(costs: Any, classes: list[Any]) -> Tensor:
     shape = (len(classes), len(classes))
     if matrix.shape != shape:
         raise InputError(
-            f"costs of CoSenClassifier must have the shape {shape}, a row and a column for each "
+            f"costs of CosenClassifier must have the shape {shape}, a row and a column for each "
             f"of the classes {_listed(classes)}, but have {tuple(matrix.shape)}"
         )
     wrong = ~((matrix > 0) & (matrix <= 1))
     if wrong.any():
         row, column = wrong.nonzero()[0].tolist()
         raise InputError(
-            "costs of CoSenClassifier must lie in (0, 1], but the cost of true class "
+            "costs of CosenClassifier must lie in (0, 1], but the cost of true class "
             f"{classes[row]!r} and output {classes[column]!r} is {float(matrix[row, column]):g}"
         )
     return matrix
@@ -52,12 +52,12 @@ def class_weights(weights: Mapping[Any, float], classes: list[Any]) -> NDArray[n
     for label, weight in weights.items():
         if label not in places:
             raise InputError(
-                f"costs of CoSenClassifier weigh class {label!r}, which is not in y; "
+                f"costs of CosenClassifier weigh class {label!r}, which is not in y; "
                 f"its classes are {_listed(classes)}"
             )
         if not _is_positive(weight):
             raise InputError(
-                "class weights in costs of CoSenClassifier must be positive and finite, "
+                "class weights in costs of CosenClassifier must be positive and finite, "
                 f"but class {label!r} has {weight!r}"
             )
         vector[places[label]] = weight
@@ -76,14 +76,14 @@ def numbers(name: str, values: Any, classes: list[Any]) -> Tensor:
             values = values.to_numpy()[places]
         elif not rows == columns == list(range(len(rows))):  # which are no names
             raise InputError(
-                f"{name} of CoSenClassifier must have a row and a column for each of the classes "
+                f"{name} of CosenClassifier must have a row and a column for each of the classes "
                 f"{_listed(classes)}, but have the rows {_listed(rows)} and the columns "
                 f"{_listed(columns)}"
             )
     try:
         return torch.from_numpy(np.asarray(values, dtype=np.float32).copy())
     except (TypeError, ValueError) as error:
-        message = f"{name} of CoSenClassifier must be a matrix of numbers: {error}"
+        message = f"{name} of CosenClassifier must be a matrix of numbers: {error}"
         raise InputError(message) from None
 
 

@@ -26,12 +26,12 @@ def encode_labels(y: Array) -> tuple[Array, Array]:
     except TypeError:
         types = sorted({type(label).__name__ for label in y})
         raise InputError(
-            "the labels of CoSenClassifier must be of one type, so that they can be put in order, "
+            "the labels of CosenClassifier must be of one type, so that they can be put in order, "
             f"but y has {' and '.join(types)}"
         ) from None
     if len(classes) < 2:
         raise InputError(
-            "CoSenClassifier needs samples of at least two classes, "
+            "CosenClassifier needs samples of at least two classes, "
             f"but y has one class only: {classes.tolist()[0]!r}"
         )
     return classes, places
@@ -55,7 +55,7 @@ def check_finite(X: Array, *, labels: Array | None = None, names: Array | None =
     else:
         where = f"feature {place[0] if names is None else repr(names[place[0]])}"
     raise InputError(
-        f"Input X contains {what}: CoSenClassifier needs finite numbers, but sample {sample}"
+        f"Input X contains {what}: CosenClassifier needs finite numbers, but sample {sample}"
         f"{of_class} has {what} in {where}; leave such samples out, or fill them in first"
     )
 
@@ -69,7 +69,7 @@ def channels_last(images: Array) -> Array:
     if images.ndim == 4 and images.shape[1] in (1, 3):
         return images.transpose(0, 2, 3, 1)
     raise InputError(
-        "the small-cnn of CoSenClassifier takes images of the shape (n, h, w), (n, h, w, c) or "
+        "the small-cnn of CosenClassifier takes images of the shape (n, h, w), (n, h, w, c) or "
         f"(n, c, h, w) with one or three channels, but X has {images.shape}"
     )
 

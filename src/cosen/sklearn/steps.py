@@ -30,7 +30,7 @@ def epoch_loss(losses: list[Tensor]) -> float:
     """The mean over the batches, which are of equal size."""
     mean = float(torch.stack(losses).mean())
     if not math.isfinite(mean):
-        raise InputError("the training of CoSenClassifier has diverged: lower lr")
+        raise InputError("the training of CosenClassifier has diverged: lower lr")
     return mean
 
 

@@ -3,13 +3,12 @@
 import math
 import tomllib
 from dataclasses import asdict, dataclass, field, fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from cosen.data.splits import VALIDATION_SHARE
-from cosen.errors import InputError
+from cosen.errors import InputError, choices_hint
 
 TABLES = ("options", "network_options")
 """Settings that hold settings of their own: ``options.cost_lr``, or a table in TOML."""
@@ -140,9 +139,7 @@ def make_config(values: dict[str, Any], *, base: TrainConfig | None = None) -> T
         elif table in TABLES and isinstance(value, dict):
             tables[table].update({key: plain_value(entry) for key, entry in value.items()})
         elif name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            raise InputError(f"there is no setting {name!r}; {hint}")
+            raise InputError(f"there is no setting {name!r}{choices_hint(name, known)}")
         else:
             converted[name] = _converted(name, value, kinds[name])
     return replace(config, **converted, **tables)

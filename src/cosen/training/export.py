@@ -21,7 +21,7 @@ from torch import Tensor, nn
 import cosen
 from cosen.data.batches import Normalise
 from cosen.errors import InputError, RunError
-from cosen.training.atomic import write_whole
+from cosen.training.files import write_whole
 from cosen.training.model_file import ImageClassifier, ModelFacts
 from cosen.training.predict import open_model
 

@@ -18,7 +18,7 @@ from cosen.networks.cosine import SCALE, use_cosine_output
 from cosen.networks.penultimate import PenultimateFeatures
 from cosen.networks.vgg import VGG16Features
 from cosen.networks.weights import read_weights
-from cosen.training.atomic import write_text, write_with
+from cosen.training.files import write_text, write_with
 
 FORMAT = 1
 

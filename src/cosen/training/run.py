@@ -29,7 +29,7 @@ from cosen.methods.baseline import Baseline
 from cosen.networks import find_network
 from cosen.networks.precision import resolve_precision
 from cosen.training.config import TrainConfig, make_config
-from cosen.training.kinds import Execution, check_baseline, make_setting, needs_baseline
+from cosen.training.execution import Execution, check_baseline, make_setting, needs_baseline
 from cosen.training.loop import Watcher
 from cosen.training.run_folder import EpochRecord, RunFolder
 from cosen.training.task import Task, make_task, resolve_device

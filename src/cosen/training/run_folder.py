@@ -29,7 +29,7 @@ from torch import Tensor
 
 from cosen.costs import CostStep, Objective
 from cosen.errors import RunError
-from cosen.training.atomic import make_folder, write_text, write_with
+from cosen.training.files import make_folder, write_text, write_with
 
 
 @dataclass(frozen=True)

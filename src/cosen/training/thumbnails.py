@@ -17,7 +17,7 @@ from PIL import Image
 
 from cosen.data.labelled import LabelledImages
 from cosen.errors import RunError
-from cosen.training.atomic import write_text
+from cosen.training.files import write_text
 from cosen.training.run_folder import RunFolder
 
 FILE = "thumbnails.json"

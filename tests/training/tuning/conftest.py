@@ -3,7 +3,7 @@ import pytest
 
 from cosen.training.config import TrainConfig
 from cosen.training.tuning import features
-from cosen.training.tuning.judging import Judge
+from cosen.training.tuning.evaluation import Judge
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from cosen.data.memory import from_arrays
+from cosen.data.arrays import from_arrays
 from cosen.errors import DataError
 from cosen.training.config import make_config
 from cosen.training.task import Task, make_task

@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 import torch
 
+from cosen.comparing.compare import Payload, train_once
 from cosen.errors import InputError
 from cosen.methods import make_method
 from cosen.methods.learned_costs import CosenPaper
-from cosen.study.compare import Payload, train_once
 from cosen.training import tuned, tuning
 from cosen.training.config import make_config, read_config
 from cosen.training.loop import Watcher
 from cosen.training.run import train
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import Task, make_task
-from cosen.training.tuning import judging
+from cosen.training.tuning import evaluation as judging
 
 TRIALS = {"trials": 2, "folds": 2}
 

@@ -1,7 +1,6 @@
 """Datasets by name: where each is looked for, how it is read, and where it can be had."""
 
 import os
-from difflib import get_close_matches
 from pathlib import Path
 
 from cosen.data.labelled import LabelledImages
@@ -15,7 +14,7 @@ from cosen.data.named.mlc import MLC
 from cosen.data.named.mnist import FASHION_MNIST, MNIST
 from cosen.data.named.record import NamedDataset
 from cosen.data.named.rsmas import RSMAS
-from cosen.errors import DataError
+from cosen.errors import DataError, choices_hint
 
 __all__ = ["NAMED", "NamedDataset", "data_root", "find_named", "load_named"]
 
@@ -54,14 +53,16 @@ def find_named(name: str) -> tuple[NamedDataset, str | None]:
     """
     base, colon, variant = name.partition(":")
     if base not in NAMED:
-        raise DataError(f"there is no dataset {base!r}{_nearest(base, tuple(NAMED))}")
+        raise DataError(f"there is no dataset {base!r}{choices_hint(base, tuple(NAMED))}")
     dataset = NAMED[base]
     if not colon:
         return dataset, None
     if not dataset.variants:
         raise DataError(f"{base} has no variants, but {name!r} names one: ask for {base!r}")
     if variant not in dataset.variants:
-        raise DataError(f"{base} has no variant {variant!r}{_nearest(variant, dataset.variants)}")
+        raise DataError(
+            f"{base} has no variant {variant!r}{choices_hint(variant, dataset.variants)}"
+        )
     return dataset, variant
 
 
@@ -75,9 +76,3 @@ def load_named(name: str, *, root: Path | None = None) -> LabelledImages:
     """
     dataset, variant = find_named(name)
     return dataset.load(root if root is not None else data_root(), variant)
-
-
-def _nearest(asked: str, choices: tuple[str, ...]) -> str:
-    near = get_close_matches(asked.lower(), choices, n=1)
-    hint = f", did you mean {near[0]!r}?" if near else ";"
-    return f"{hint} {'There' if near else 'there'} are {', '.join(choices)}"

@@ -12,19 +12,19 @@ from pathlib import Path
 from cosen.errors import InputError, RunError
 from cosen.methods import Method, make_method
 from cosen.methods.learned_costs import CosenPaper
-from cosen.training.atomic import write_text
 from cosen.training.config import TrainConfig
-from cosen.training.kinds import make_setting
+from cosen.training.execution import make_setting
+from cosen.training.files import write_text
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import make_task
+from cosen.training.tuning.evaluation import Judge
 from cosen.training.tuning.features import features_of_folds
 from cosen.training.tuning.folds import divide, training_pool
 from cosen.training.tuning.journal import identity, open_study
-from cosen.training.tuning.judging import Judge
 from cosen.training.tuning.options import SEARCHED
 from cosen.training.tuning.outcome import Tuned, as_toml
+from cosen.training.tuning.progress import Progress, each_warning_once, quiet_optuna
 from cosen.training.tuning.search import conclude, search
-from cosen.training.tuning.telling import Progress, each_warning_once, quiet_optuna
 
 __all__ = ["Progress", "Tuned", "tune"]
 

@@ -8,13 +8,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from cosen.data.labelled import LabelledImages
-from cosen.training.atomic import write_with
 from cosen.training.config import TrainConfig
+from cosen.training.files import write_with
 from cosen.training.schedule import make_optimizer
 from cosen.training.task import Task, resolve_device
 from cosen.training.tuning.epoch import seeded, train_epoch
 from cosen.training.tuning.folds import Fold
-from cosen.training.tuning.telling import Progress
+from cosen.training.tuning.progress import Progress
 
 FEATURE_EPOCHS = 5
 """Epochs of the network that features come from where there are no pre-trained weights."""

@@ -10,8 +10,8 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from cosen.errors import RunError
-from cosen.training.atomic import write_with
 from cosen.training.config import TrainConfig
+from cosen.training.files import write_with
 from cosen.training.task import Task
 
 

@@ -7,7 +7,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from cosen.training.tuning.epoch import Diverged
-from cosen.training.tuning.judging import Judge
+from cosen.training.tuning.evaluation import Judge
 from cosen.training.tuning.options import (
     CostOptions,
     answers,
@@ -16,7 +16,7 @@ from cosen.training.tuning.options import (
     suggest,
 )
 from cosen.training.tuning.outcome import Candidate, Tuned, compare
-from cosen.training.tuning.telling import Progress
+from cosen.training.tuning.progress import Progress
 
 PRUNE_AFTER = 5
 """Complete candidates before a bad one is given up early."""

@@ -1,0 +1,293 @@
+import csv
+import io
+import json
+import shutil
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+
+from cosen.comparing.bootstrap import make_pair, paired_change
+from cosen.comparing.leaderboard import CHANGES, METRICS, Leaderboard, make_leaderboard
+from cosen.costs import validation_error
+from cosen.errors import RunError
+from cosen.training.evaluation import Outputs, summarise
+from cosen.training.run_folder import RunFolder
+
+CLASS_COUNTS = (100, 50, 5)
+COSTS = torch.tensor([[0.0, 1.0, 2.0], [5.0, 0.0, 1.0], [8.0, 3.0, 0.0]])
+
+
+def write_run(
+    path, *, val, test, seconds=None, fingerprint="split", names=None, objective="balanced"
+):
+    """A finished run, each part as its true and its predicted classes."""
+    run = RunFolder(path)
+    path.mkdir(parents=True)
+    tensors, metrics = {}, {}
+    for part, (target, predicted) in {"val": val, "test": test}.items():
+        logits = 4 * torch.nn.functional.one_hot(torch.tensor(predicted), len(CLASS_COUNTS)).float()
+        outputs = Outputs(logits, logits, torch.tensor(target))
+        tensors |= {f"{part}_logits": logits, f"{part}_target": outputs.target}
+        metrics[part] = summarise(
+            outputs, class_counts=CLASS_COUNTS, objective=objective, temperature=1.0
+        )
+    about = {"config": {}, "class_names": ["cat", "dog", "elk"], "fingerprint": fingerprint}
+    run.write_about(about if seconds is None else about | {"seconds": seconds})
+    run.write_predictions(
+        tensors,
+        names or {part: [f"{fingerprint}/{row}" for row in range(999)] for part in ("val", "test")},
+    )
+    run.write_metrics(metrics)
+    return run
+
+
+def random_part(generator, share, *, counts=(60, 40, 20)):
+    """True classes, and predicted ones that are right so often."""
+    target = np.repeat(np.arange(len(counts)), counts)
+    right = generator.random(len(target)) < share
+    return target, np.where(right, target, (target + generator.integers(1, 3, len(target))) % 3)
+
+
+def random_runs(folder, shares, *, seeds=(0, 1, 2), seconds=None, **parts):
+    """Finished runs of methods that are right so often, on validation and on test."""
+    return {
+        method: {
+            seed: write_run(
+                folder / f"{method}-{seed}",
+                val=random_part(np.random.default_rng([seed, number, 0]), share, **parts),
+                test=random_part(np.random.default_rng([seed, number, 1]), share, **parts),
+                seconds=None if seconds is None else seconds[method] + seed,
+                fingerprint=f"split-{seed}",
+            )
+            for seed in seeds
+        }
+        for number, (method, share) in enumerate(shares.items())
+    }
+
+
+def row_of(board, method):
+    (row,) = [row for row in board.rows if row.method == method]
+    return row
+
+
+def test_hand_worked(tmp_path):
+    target = [0, 0, 0, 0, 1, 1, 2, 2]
+    plain = {0: [0, 0, 0, 0, 1, 0, 0, 0], 1: [0, 0, 0, 0, 0, 0, 0, 2]}
+    costs = {0: [0, 0, 0, 1, 1, 1, 2, 0], 1: [0, 0, 0, 0, 1, 1, 2, 2]}
+    runs = {
+        method: {
+            seed: write_run(
+                tmp_path / f"{method}-{seed}",
+                val=(target, given),
+                test=(target, given),
+                seconds=10.0 + seed,
+                fingerprint=str(seed),
+            )
+            for seed, given in by_seed.items()
+        }
+        for method, by_seed in {"baseline": plain, "cosen": costs}.items()
+    }
+    board = make_leaderboard(runs, {}, objective="balanced")
+    assert [row.method for row in board.rows] == ["cosen", "baseline"]
+    assert (board.baseline, board.seeds) == ("baseline", (0, 1))
+    row, reference = board.rows
+    assert row.seeds == (0, 1)
+    assert row.seconds == 10.5
+    # recalls of seed 0: 3/4, 2/2, 1/2; of seed 1: all 1
+    assert row.test["accuracy"].mean == pytest.approx((6 / 8 + 1) / 2)
+    assert row.test["accuracy"].deviation == pytest.approx(np.std([6 / 8, 1], ddof=1))
+    assert row.test["mean_recall"].mean == pytest.approx((0.75 + 1) / 2)
+    assert row.test["g_mean"].mean == pytest.approx(((0.75 * 1 * 0.5) ** (1 / 3) + 1) / 2)
+    assert row.test["rare_recall"].mean == pytest.approx(0.75)  # the elk
+    assert row.test["error"].mean == pytest.approx(0.125)
+    assert row.val["error"] == row.test["error"]
+    # the baseline has the recalls 1, 1/2, 0 and 1, 0, 1/2
+    assert reference.test["mean_recall"].mean == pytest.approx(0.5)
+    assert reference.changes == {}
+    assert row.changes["mean_recall"].mean == pytest.approx(0.875 - 0.5)
+    assert row.changes["accuracy"].mean == pytest.approx((1 / 8 + 3 / 8) / 2)
+    assert row.changes["objective"] == row.changes["mean_recall"]
+
+
+@pytest.mark.parametrize("objective", ["overall", "balanced", COSTS], ids=["all", "mean", "costs"])
+def test_the_error_is_that_of_the_objective(tmp_path, objective):
+    runs = random_runs(tmp_path, {"baseline": 0.6, "cosen": 0.8})
+    board = make_leaderboard(runs, {}, objective=objective)
+    for row in board.rows:
+        confusions = [
+            torch.tensor(run.metrics()["test"]["confusion"]) for run in runs[row.method].values()
+        ]
+        errors = [validation_error(confusion, objective) for confusion in confusions]
+        assert row.test["error"].mean == pytest.approx(np.mean(errors))
+        assert row.test["error"].deviation == pytest.approx(np.std(errors, ddof=1))
+    row, reference = board.rows
+    gain = reference.test["error"].mean - row.test["error"].mean
+    assert row.changes["objective"].mean == pytest.approx(gain)
+    assert set(row.changes) == set(CHANGES)
+    assert set(row.test) == set(row.val) == set(METRICS)
+
+
+def test_the_order_is_by_the_objective_on_test_and_failures_are_last(tmp_path):
+    runs = random_runs(tmp_path, {"poor": 0.4, "good": 0.9, "baseline": 0.6})
+    failures = {"smote": {0: "no memory", 1: "no memory", 2: "no memory"}}
+    board = make_leaderboard({"gone": {}} | runs, failures, objective="overall")
+    assert [row.method for row in board.rows] == ["good", "baseline", "poor", "gone", "smote"]
+    failed = row_of(board, "smote")
+    assert failed.has_failed
+    assert (failed.test, failed.val, failed.changes, failed.seconds) == ({}, {}, {}, None)
+    assert failed.failures == failures["smote"]
+
+
+def test_some_seeds_failed(tmp_path):
+    runs = random_runs(tmp_path, {"baseline": 0.6, "cosen": 0.8})
+    del runs["cosen"][1], runs["baseline"][0]
+    failures = {"cosen": {1: "the loss is not finite", 2: "killed, then finished"}}
+    row = row_of(make_leaderboard(runs, failures, objective="overall"), "cosen")
+    assert row.seeds == (0, 2)
+    assert row.failures == {1: "the loss is not finite"}
+    both = row_of(make_leaderboard(random_subset(runs, [2]), {}, objective="overall"), "cosen")
+    assert row.changes == both.changes  # over the one seed that both have
+    del runs["baseline"][2]
+    assert row_of(make_leaderboard(runs, {}, objective="overall"), "cosen").changes == {}
+
+
+def random_subset(runs, seeds):
+    return {method: {seed: by_seed[seed] for seed in seeds} for method, by_seed in runs.items()}
+
+
+def test_without_a_baseline_there_are_no_changes(tmp_path):
+    runs = random_runs(tmp_path, {"cosen": 0.8, "smote": 0.7})
+    board = make_leaderboard(runs, {}, objective="balanced")
+    assert board.baseline is None
+    assert all(row.changes == {} for row in board.rows)
+    board = make_leaderboard(runs, {}, objective="balanced", baseline="smote")
+    assert board.baseline == "smote"
+    assert row_of(board, "cosen").changes["objective"].mean > 0
+
+
+def test_one_seed_has_no_spread(tmp_path):
+    runs = random_runs(tmp_path, {"baseline": 0.6, "cosen": 0.8}, seeds=(3,))
+    row = make_leaderboard(runs, {}, objective="balanced").rows[0]
+    assert row.test["accuracy"].deviation is None
+    assert row.changes["accuracy"].low < row.changes["accuracy"].mean
+
+
+def test_a_class_that_is_not_tested(tmp_path):
+    runs = random_runs(tmp_path, {"baseline": 0.6, "cosen": 0.8}, counts=(60, 40))
+    board = make_leaderboard(runs, {}, objective="balanced")
+    row = board.rows[0]
+    assert row.test["rare_recall"] is None  # of the elk there is none
+    assert row.test["mean_recall"].mean == pytest.approx(1 - row.test["error"].mean, abs=1e-6)
+    assert " - |" in board.markdown()
+    assert Leaderboard.from_json(json.loads(json.dumps(board.as_json()))) == board
+
+
+def test_seconds_are_none_where_runs_do_not_say(tmp_path):
+    runs = random_runs(tmp_path, {"baseline": 0.6})
+    assert make_leaderboard(runs, {}, objective="balanced").rows[0].seconds is None
+
+
+def test_the_same_test_samples_in_all_seeds_are_drawn_together(tmp_path):
+    generator = np.random.default_rng(0)
+    parts = {method: random_part(generator, 0.7) for method in ("baseline", "cosen")}
+    names = {part: list(map(str, range(120))) for part in ("val", "test")}
+    runs = {
+        method: {
+            seed: write_run(tmp_path / f"{method}-{seed}", val=part, test=part, names=names)
+            for seed in range(3)
+        }
+        for method, part in parts.items()
+    }
+    change = row_of(make_leaderboard(runs, {}, objective="overall"), "cosen").changes["accuracy"]
+    (target, plain), (_, own) = parts["baseline"], parts["cosen"]
+    pairs = [make_pair(target, own, plain, "overall")] * 3
+    assert change == paired_change(pairs, same_samples=True)
+    assert change != paired_change(pairs)
+
+
+def test_runs_of_different_splits_are_refused(tmp_path):
+    target, given = random_part(np.random.default_rng(0), 0.7)
+    part = (target, given)
+    first = write_run(tmp_path / "a", val=part, test=part)
+    for name, second in {
+        "fingerprint": {"val": part, "test": part, "fingerprint": "other"},
+        "test": {"val": part, "test": (target[::-1].copy(), given)},
+        "val": {"val": (target[:-1], given[:-1]), "test": part},
+    }.items():
+        other = write_run(tmp_path / name, **second)
+        with pytest.raises(RunError, match=f"a and .*{name} were not made on the same split: st"):
+            make_leaderboard({"a": {0: first}, "b": {0: other}}, {}, objective="overall")
+        make_leaderboard({"a": {0: first}, "b": {1: other}}, {}, objective="overall")
+
+
+def test_a_run_that_is_not_finished_is_refused(tmp_path):
+    runs = random_runs(tmp_path, {"cosen": 0.8}, seeds=(0,))
+    (tmp_path / "cosen-0" / "metrics.json").unlink()
+    with pytest.raises(RunError, match="not finished"):
+        make_leaderboard(runs, {}, objective="overall")
+
+
+@pytest.fixture
+def board(tmp_path):
+    """Two methods that finished, one with a failure, and one that failed."""
+    seconds = {"baseline": 100.0, "cosen": 4.0, "ldam": 1.0}
+    runs = random_runs(tmp_path, {"baseline": 0.6, "cosen": 0.8, "ldam": 0.7}, seconds=seconds)
+    del runs["ldam"][1]
+    failures = {"ldam": {1: "no\nmemory"}, "smote": dict.fromkeys(range(3), "too few cats")}
+    made = make_leaderboard(runs, failures, objective="balanced")
+    shutil.rmtree(tmp_path)  # it rests on nothing else
+    return made
+
+
+def test_it_is_read_back_as_it_was(board):
+    text = json.dumps(board.as_json())
+    assert Leaderboard.from_json(json.loads(text)) == board
+    costs = replace(board, measure=replace(board.measure, objective="expert", largest_cost=8.0))
+    assert Leaderboard.from_json(costs.as_json()) == costs
+
+
+def test_csv(board):
+    lines = list(csv.DictReader(io.StringIO(board.csv())))
+    assert [line["method"] for line in lines] == ["cosen", "ldam", "baseline", "smote"]
+    cosen, ldam, baseline, smote = lines
+    row = row_of(board, "cosen")
+    for name in METRICS:
+        assert float(cosen[f"test_{name}"]) == row.test[name].mean
+        assert float(cosen[f"val_{name}_std"]) == row.val[name].deviation
+    change = asdict(row.changes["objective"])
+    assert [float(cosen[f"change_objective{end}"]) for end in ("", "_low", "_high")] == list(
+        change.values()
+    )
+    assert ldam["seeds"] == "0 2"
+    assert ldam["failures"] == "seed 1: no\nmemory"
+    assert baseline["change_accuracy"] == smote["test_accuracy"] == smote["seconds"] == ""
+    assert cosen["seconds"] == "5.0"
+
+
+def test_markdown(board):
+    lines = board.markdown().splitlines()
+    assert lines[0] == (
+        "| method | accuracy | mean recall | G-mean | macro F1 | rarest third | change | seconds |"
+    )
+    assert lines[1] == "| --- |" + " ---: |" * 7
+    accuracy = row_of(board, "cosen").test["accuracy"]
+    assert lines[2].startswith(
+        f"| cosen | {100 * accuracy.mean:.1f} ± {100 * accuracy.deviation:.1f} | "
+    )
+    assert lines[5] == "| smote |" + " - |" * 7
+    assert lines[7:] == [
+        "On test, in per cent, mean ± standard deviation over 3 seeds. Change: of mean class "
+        "recall against baseline, with its 95 % interval.",
+        "",
+        "ldam rests on 2 of 3 seeds; failed: seed 1: no memory",
+        "",
+        "smote failed: too few cats",
+    ]
+
+
+def test_no_run_at_all():
+    board = make_leaderboard({}, {}, objective="overall")
+    assert board.rows == ()
+    assert board.csv() == "\n"

@@ -1,0 +1,74 @@
+"""Presets: settings for every protocol, which the loader of settings understands."""
+
+import numpy as np
+import pytest
+
+from cosen.data.arrays import from_arrays
+from cosen.data.splits import FoldSplit
+from cosen.errors import InputError
+from cosen.networks import NETWORKS
+from cosen.paper.presets import PRESETS, TIMES, find_preset, minutes_of, split_text
+from cosen.paper.protocols import PROTOCOLS, protocol
+from cosen.training.run import check_config
+from cosen.training.task import parse_split
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_preset_has_settings_for_every_protocol(preset, name):
+    record = protocol(name)
+    config = preset.config(record, weights="vgg.pth", data_root="here", epochs=2)
+    check_config(config)
+    assert (config.data, config.data_root, config.epochs) == (record.dataset, "here", 2)
+    assert (config.imbalance, config.validation) == (record.imbalance, record.validation)
+    assert config.objective == "balanced"
+    assert config.network in NETWORKS
+    assert config.weights == (None if config.network == "small-cnn" else "vgg.pth")
+    assert ("VGG-16" in preset.needs(record)) == (config.weights is not None)
+    assert preset.needs(record).startswith(record.dataset)
+
+
+def test_the_presets_are_those_of_the_documentation():
+    cpu, paper = PRESETS["cpu"], PRESETS["paper"]
+    mnist, cifar, corals = (
+        cpu.config(protocol(name)) for name in ("mnist/odd-10", "cifar100/odd-10", "rsmas/standard")
+    )
+    assert (mnist.network, mnist.batch_size, mnist.lr, mnist.weights) == (
+        "small-cnn",
+        64,
+        0.05,
+        None,
+    )
+    assert (cifar.network, cifar.size, cifar.weights) == ("head", 128, "vgg16")
+    assert (corals.network, corals.size, corals.epochs) == ("head", 128, 30)
+    tuned = paper.config(protocol("mnist/odd-10"))
+    assert (tuned.network, tuned.size, tuned.weights) == ("paper", 224, "vgg16")
+    assert (tuned.optimizer, tuned.schedule, tuned.augment) == ("sgd", "step", ())
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_splits_are_written_as_they_are_read(name):
+    data = from_arrays(np.zeros((4, 1, 1), np.uint8), np.array([0, 0, 1, 1]))
+    split = protocol(name).split
+    read = parse_split(split_text(split), data)
+    assert read == (FoldSplit(split.folds, None) if isinstance(split, FoldSplit) else split)
+
+
+def test_timing_has_settings_of_its_own():
+    config = PRESETS["cpu"].timing_config(data_root="here")
+    assert (config.data, config.network, config.size) == ("cifar100", "resnet32", 32)
+    assert (config.weights, config.data_root) == (None, "here")
+    config = PRESETS["paper"].timing_config(weights="vgg.pth")
+    assert (config.data, config.network, config.weights) == ("mit67", "paper", "vgg.pth")
+
+
+def test_times_are_known_for_every_dataset_of_the_cpu_preset():
+    for record in PROTOCOLS.values():
+        assert record.dataset.partition(":")[0] in TIMES
+        assert minutes_of(PRESETS["cpu"], record, runs=2) > 0
+        assert minutes_of(PRESETS["paper"], record, runs=2) is None
+
+
+def test_an_unknown_preset_lists_the_choices():
+    with pytest.raises(InputError, match="there is no preset 'gpu': choose of cpu, paper"):
+        find_preset("gpu")

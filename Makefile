@@ -1,22 +1,23 @@
-# Two commands: `make demo` shows what cosen does, `make test` checks everything.
-# Both set up .venv first, and do so again only when the requirements change.
+# `make demo` shows what cosen does, `make test` checks everything. Both set up .venv first.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
 
-# Packages are installed uncompiled; what is imported is compiled once, and kept for the next process.
+# Packages are installed uncompiled; Python compiles what is imported and keeps it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test bench format clean help chromium
+.PHONY: demo check test coverage bench format clean help chromium lint
 
 help:
-	@echo "make demo    compare six methods on embedded digits of which the odd ones are rare"
-	@echo "make test    lint, types, tests and doctests"
-	@echo "make bench   speed and memory, as ratios (minutes; keep the machine idle)"
-	@echo "make format  lay the code out as the lint wants it"
-	@echo "make clean   remove the environment and the caches"
+	@echo "make demo      compare six methods on handwritten digits with rare odd digits"
+	@echo "make check     lint, types and quick tests (about a minute)"
+	@echo "make test      lint, types and all tests"
+	@echo "make coverage  all tests, with the coverage of each file"
+	@echo "make bench     speed and memory, as ratios (minutes; keep the machine idle)"
+	@echo "make format    format the code"
+	@echo "make clean     remove the environment and the caches"
 
 demo: $(VENV)/.runtime
 	@echo "==> Comparing six methods on scikit-learn's digits with 10 % of the odd digits, 3 seeds"
@@ -25,15 +26,30 @@ demo: $(VENV)/.runtime
 		--methods baseline,fixed-h,cosen,class-weights,balanced-softmax,smote
 	@$(BIN)/cosen report studies/demo
 
-test: $(VENV)/.dev
-	@echo "==> Lint (ruff)"
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check --quiet . || { echo "The layout differs from ruff's: run 'make format'."; exit 1; }
-	@echo "==> Types (mypy), and beside it tests and doctests (pytest)"
+# mypy runs beside pytest, which uses both cores
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --quiet
+define typed_and_tested
 	@types=$$(mktemp); $(BIN)/mypy >$$types 2>&1 & checked=$$!; \
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --quiet $(TESTS); tested=$$?; \
+	$(PYTEST) $(1) $(TESTS); tested=$$?; \
 	wait $$checked; typed=$$?; cat $$types; rm -f $$types; \
 	[ $$tested = 0 ] && [ $$typed = 0 ]
+endef
+
+check: lint
+	@echo "==> Types (mypy) and quick tests (pytest)"
+	$(call typed_and_tested,-m "not (training or processes or browser or ray)")
+
+test: lint
+	@echo "==> Types (mypy) and all tests (pytest)"
+	$(call typed_and_tested,)
+
+coverage: $(VENV)/.dev
+	@$(PYTEST) --cov=cosen --cov-report=term:skip-covered $(TESTS)
+
+lint: $(VENV)/.dev
+	@echo "==> Lint (ruff)"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { echo "The format differs from ruff's: run 'make format'."; exit 1; }
 
 bench: $(VENV)/.dev
 	@$(BIN)/python benchmarks
@@ -46,27 +62,27 @@ clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
-	@command -v $(PYTHON) >/dev/null || { echo "cosen needs Python 3.11.4 or newer, and '$(PYTHON)' was not found: install it, or name yours with 'make PYTHON=...'."; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' || { echo "cosen needs Python 3.11.4 or newer, and '$(PYTHON)' is older: name a newer one with 'make PYTHON=python3.11'."; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "cosen needs Python 3.11.4 or newer, but '$(PYTHON)' was not found: install it, or use 'make PYTHON=...'."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' || { echo "cosen needs Python 3.11.4 or newer, but '$(PYTHON)' is older: use 'make PYTHON=python3.11'."; exit 1; }
 	@echo "==> Creating a virtual environment in $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "'$(PYTHON) -m venv' failed: on Debian and Ubuntu install the package python3-venv."; exit 1; }
 
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "==> Installing cosen and what it needs (PyTorch is large: minutes the first time)"
-	@$(PIP) -e '.[export]' || { echo "The installation failed: see the message above; 'make clean' starts afresh."; exit 1; }
+	@echo "==> Installing cosen (PyTorch is large: this takes minutes the first time)"
+	@$(PIP) -e '.[export]' || { echo "The installation failed: see the message above; 'make clean' removes everything."; exit 1; }
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "==> Installing cosen and the development tools (PyTorch is large: minutes the first time)"
-	@$(PIP) -e '.[dev]' || { echo "The installation failed: see the message above; 'make clean' starts afresh."; exit 1; }
+	@echo "==> Installing cosen and the development tools (this takes minutes the first time)"
+	@$(PIP) -e '.[dev]' || { echo "The installation failed: see the message above; 'make clean' removes everything."; exit 1; }
 	@$(MAKE) --no-print-directory chromium
 	@touch $(VENV)/.runtime $@
 
-# The report is tested in a real browser, from Debian's packages where that can be.
+# The report is tested in a real browser, installed from Debian's packages if possible.
 chromium:
 	@command -v chromium >/dev/null || { \
 		echo "==> Installing Chromium for the tests of the report"; \
 		{ [ "$$(id -u)" = 0 ] && root= || root="sudo -n"; \
 		  command -v apt-get >/dev/null && $$root apt-get update -qq && \
 		  $$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
-		} >/dev/null 2>&1 || echo "There is no Chromium, and it could not be installed: those tests will be skipped."; }
+		} >/dev/null 2>&1 || echo "Chromium could not be installed: its tests will be skipped."; }

@@ -1,4 +1,4 @@
-"""Runs every benchmark beside this file, one after the other, and tabulates their last lines."""
+"""Run all benchmarks in this folder one after another, and print a table of their last lines."""
 
 import os
 import subprocess

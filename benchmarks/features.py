@@ -1,6 +1,6 @@
-"""Features of VGG-16 by ``embed``, against plain float32 on the same images.
+"""Compare VGG-16 features from ``embed`` with plain float32 on the same images.
 
-Random weights and images: neither changes the time. Each size is timed in turn in both ways, and
+Weights and images are random; this does not change the time. Both ways alternate, for each size;
 the ratio is of the medians.
 """
 
@@ -12,12 +12,12 @@ from statistics import median
 import numpy as np
 import torch
 
-from cosen.data.arrays import from_arrays
 from cosen.data.batches import IMAGENET, Batches
 from cosen.data.cache_folder import CacheFolder
+from cosen.data.decoding import Preprocess
 from cosen.data.features import embed
 from cosen.data.image_cache import decode_images
-from cosen.data.preprocess import Preprocess
+from cosen.data.sources import from_arrays
 from cosen.networks.precision import resolve_precision
 from cosen.networks.vgg import VGG16Features
 
@@ -26,7 +26,7 @@ BATCH, ROUNDS = 16, 3
 
 
 def plain_float32(network, decoded) -> torch.Tensor:
-    """What most people write first: float32, channels first."""
+    """A typical loop: float32, channels first."""
     batches = Batches(decoded, decoded.data, batch_size=BATCH, normalise=IMAGENET)
     with torch.inference_mode():
         return torch.cat([network(batch.inputs.contiguous()) for batch in batches])

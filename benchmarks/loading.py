@@ -1,8 +1,8 @@
-"""An epoch of images from the cache against a DataLoader that opens each with Pillow.
+"""Compare an epoch from the image cache with a DataLoader that opens each file with Pillow.
 
-5,000 JPEGs of 256 x 192 pixels, made here, at 128 x 128 in batches of 64. Both give normalised
-float tensors in random order; the DataLoader has a worker for each core. The first epoch of the
-cache, which decodes, is told apart. Epochs are timed in turn; the ratio is of the medians.
+5,000 random JPEGs of 256 x 192 pixels are resized to 128 x 128, in batches of 64. Both return
+normalised float tensors in random order; the DataLoader has one worker per core. The first epoch of
+the cache, which decodes, is timed separately. Epochs alternate; the ratio is of the medians.
 """
 
 import os
@@ -18,15 +18,15 @@ from torch.utils.data import DataLoader, Dataset
 
 from cosen.data.batches import IMAGENET, Batches
 from cosen.data.cache_folder import CacheFolder
-from cosen.data.folder import from_folder
+from cosen.data.decoding import Preprocess
 from cosen.data.image_cache import decode_images
-from cosen.data.preprocess import Preprocess
+from cosen.data.sources import from_folder
 
 IMAGES, CLASSES, SIZE, BATCH, ROUNDS = 5_000, 10, 128, 64, 3
 
 
 class PlainImages(Dataset):
-    """What most people write first."""
+    """A typical dataset of image files."""
 
     def __init__(self, paths: list[Path]) -> None:
         self.paths = paths

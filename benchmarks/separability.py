@@ -1,8 +1,8 @@
-"""Class separability against the one matrix product it cannot do without, and against a loop.
+"""Time of the class separability, relative to the matrix product that it needs and to a loop.
 
-5,000 samples of 4,096 dimensions in 100 classes. The three are timed in turn, several times, and
-the ratios are of the medians. The loop finds, for each pair of classes, the nearest neighbours
-with scikit-learn, and is timed once.
+5,000 samples of 4,096 dimensions in 100 classes. Both are timed in turn, several times; the ratios
+are those of the medians. The loop finds the nearest neighbours for each pair of classes with
+scikit-learn, and is timed once.
 """
 
 import time
@@ -22,7 +22,7 @@ def loop_over_class_pairs(features: np.ndarray, target: np.ndarray) -> np.ndarra
     members = [features[target == label] for label in range(CLASSES)]
     indices = [NearestNeighbors(n_neighbors=2, algorithm="brute").fit(own) for own in members]
     for p in range(CLASSES):
-        intra = indices[p].kneighbors()[0][:, 0]  # the nearest of its own class, itself left out
+        intra = indices[p].kneighbors()[0][:, 0]  # the nearest other sample of its class
         for q in range(CLASSES):
             if p != q:
                 inter = indices[q].kneighbors(members[p], n_neighbors=1)[0][:, 0]

@@ -1,7 +1,7 @@
-"""Rare digits, with plain cross-entropy and with the fixed costs H of the class frequencies.
+"""Compare plain cross-entropy with fixed costs H from the class frequencies.
 
-Trains a small network on scikit-learn's digits, of which 10 % of the odd ones are kept, and
-prints the recall of each digit side by side, averaged over seeds.
+Trains a small network on scikit-learn's digits, with 10 % of the odd digits in the training set,
+and prints the recall of each digit, averaged over seeds.
 """
 
 import torch
@@ -18,7 +18,7 @@ EPOCHS = 40
 
 
 def load(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Training images and digits with few odd ones, and a whole test half."""
+    """Return training images with few odd digits, and half of all images for testing."""
     images, digits = load_digits(return_X_y=True)
     split = train_test_split(images / 16, digits, test_size=0.5, stratify=digits, random_state=seed)
     x_train, x_test, y_train, y_test = map(torch.tensor, split)
@@ -36,17 +36,17 @@ def train(x: Tensor, y: Tensor, criterion: nn.Module, seed: int) -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-        optimiser = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
         for _ in range(EPOCHS):
             for batch in torch.randperm(len(x)).split(32):
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 criterion(network(x[batch]), y[batch]).backward()
-                optimiser.step()
+                optimizer.step()
     return network
 
 
 def percent(values: Tensor) -> str:
-    """Mean and standard deviation over seeds, in per cent."""
+    """Return mean and standard deviation over seeds, in per cent."""
     return f"{100 * values.mean():5.1f} ± {100 * values.std():.1f}"
 
 
@@ -73,7 +73,7 @@ def main() -> None:
         for name, matrices in confusions.items()
     }
     print(f"recall in %, {len(SEEDS)} seeds              plain        costs H   change")
-    rows = [(f"digit {digit}, {int(counts[digit])} to train on", [digit]) for digit in range(10)]
+    rows = [(f"digit {digit}, {int(counts[digit])} for training", [digit]) for digit in range(10)]
     rows += [("odd digits", [1, 3, 5, 7, 9]), ("even digits", [0, 2, 4, 6, 8])]
     table = [(label, *(r[:, digits].mean(1) for r in recalls.values())) for label, digits in rows]
     table.append(("overall accuracy", *accuracies.values()))

@@ -1,7 +1,7 @@
-"""Learned costs in a loop of one's own: three lines, marked 1 to 3.
+"""Use learned costs in your own training loop: three lines, marked 1 to 3.
 
-Trains a small network on scikit-learn's digits, of which 10 % of the odd ones are kept, with plain
-PyTorch and costs that are learned along the way.
+Trains a small network on scikit-learn's digits with plain PyTorch. Only 10 % of the odd digits are
+in the training set.
 """
 
 import torch
@@ -33,8 +33,8 @@ for epoch in range(30):
     step = costs.step(network(images[val]), digits[val])  # 3
     if epoch % 10 == 9:
         print(
-            f"epoch {epoch + 1}: validation error {step.val_error:.3f}, strength of frequencies "
-            f"{step.strengths['frequency']:.2f}, margin {step.strengths['margin']:.2f}"
+            f"epoch {epoch + 1}: validation error {step.val_error:.3f}, "
+            f"tau {step.tau:.2f}, margin {step.margin:.2f}"
         )
 
 confusion = confusion_matrix(digits[test], network(images[test]).argmax(1), num_classes=10)

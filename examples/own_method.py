@@ -1,25 +1,22 @@
-"""A method of one's own beside the baseline, on equal terms.
+"""Compare your own method with the baseline.
 
-Compares them on scikit-learn's digits, of which 10 % of the odd ones are kept, and prints the
-leaderboard and the choice. Everything is left in a study folder.
+Runs both on scikit-learn's digits, with 10 % of the odd digits in the training set, and prints the
+leaderboard and the choice.
 """
 
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import nn
 
-from cosen import BalancedSoftmaxLoss
-from cosen.comparing.compare import compare
+import cosen
 from cosen.methods import NetworkMethod, Setting
-from cosen.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
 class LateBalance(NetworkMethod):
-    """Plain cross-entropy first, balanced softmax once a quarter of the epochs is over."""
+    """Plain cross-entropy first, balanced softmax after a quarter of the epochs."""
 
     name = "late-balance"
     description = "balanced softmax, deferred until features have formed"
@@ -27,23 +24,20 @@ class LateBalance(NetworkMethod):
     defer: float = 0.25
 
     def make_loss(self, setting: Setting) -> nn.Module:
-        return BalancedSoftmaxLoss(torch.from_numpy(setting.class_counts), tau=0.0)
+        return cosen.BalancedSoftmaxLoss(setting.class_counts, tau=0.0)
 
     def begin_epoch(self, loss: nn.Module, setting: Setting, progress: float) -> None:
         loss.tau = 1.0 if progress >= self.defer else 0.0
 
 
-def main() -> None:
-    config = TrainConfig(
-        data="digits", imbalance="odd:0.1", objective="balanced", validation=0.2, epochs=8
+with tempfile.TemporaryDirectory() as folder:
+    study = cosen.compare(
+        "digits",
+        methods=["baseline", LateBalance()],
+        seeds=1,
+        imbalance="odd:0.1",
+        epochs=8,
+        out=Path(folder) / "study",
     )
-    with tempfile.TemporaryDirectory() as folder:
-        comparison = compare(
-            config, Path(folder) / "study", methods=["baseline", LateBalance()], seeds=1
-        )
-        print(comparison.leaderboard.markdown())
-        print(comparison.choice.sentence)
-
-
-if __name__ == "__main__":  # runs are processes, which import this file
-    main()
+    print(study.leaderboard.markdown())
+    print(study.choice.sentence)

@@ -1,6 +1,6 @@
-"""Costs inside scikit-learn: a pipeline, cross-validated, with the costs chosen by grid search.
+"""Use costs in a scikit-learn pipeline, and choose them by grid search.
 
-On scikit-learn's digits, of which 10 % of the odd ones are kept.
+Runs on scikit-learn's digits, with 10 % of the odd digits in the training set.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Commands as a user types them, in this process, which has loaded torch."""
+"""Run commands as a user types them, in this process, which has imported torch."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from cosen.__main__ import main
 
 @dataclass(frozen=True)
 class Done:
-    """What a command left: its exit code, and what it printed."""
+    """The exit code of a command, and what it printed."""
 
     returncode: int
     stdout: str
@@ -18,7 +18,7 @@ class Done:
 
 
 def run_command(capsys, monkeypatch, *arguments: str) -> Done:
-    """Run ``cosen`` with these arguments; the environment is afterwards as it was."""
+    """Run ``cosen`` with these arguments; restore the environment afterwards."""
     monkeypatch.setattr(sys, "argv", ["cosen", *arguments])
     code = 0
     with mock.patch.dict(os.environ):

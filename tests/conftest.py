@@ -1,4 +1,4 @@
-"""What holds for every test: one thread a process, and a cache of the test's own."""
+"""For every test: one thread per process, its own cache, and no training without the mark."""
 
 import os
 
@@ -8,7 +8,7 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 import numpy as np
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from PIL import Image
 
 # Ray reads these once, when it is imported, and would else write a token to the home folder.
@@ -16,19 +16,39 @@ os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "for-a-test"}
 
 # Two test processes run at once; torch on both cores in each would be slower.
 torch.set_num_threads(1)
-settings.register_profile("cosen", deadline=None, derandomize=True, max_examples=15)
+settings.register_profile(
+    "cosen",
+    deadline=None,
+    derandomize=True,
+    max_examples=15,
+    suppress_health_check=[HealthCheck.too_slow],  # other tests run at the same time
+)
 settings.load_profile("cosen")
+
+SLOW = ("training", "processes", "browser", "ray")
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
-    """No test sees what another, or the user, has cached."""
+    """No test uses the cache of another test or of the user."""
     monkeypatch.setenv("COSEN_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def trains_only_if_marked(request, monkeypatch):
+    """``make check`` leaves out marked tests, so that it stays quick."""
+    if "src" in request.path.parts or any(map(request.node.get_closest_marker, SLOW)):
+        return  # a doctest, or a test that may take long
+
+    def refuse(_):
+        pytest.fail("this test trains: mark it with pytest.mark.training")
+
+    monkeypatch.setattr("cosen.training.loop.Loop.fit", refuse)
 
 
 @pytest.fixture
 def make_folder(tmp_path):
-    """Makes a folder of class folders with small random images: ``make_folder(cat=3, dog=2)``."""
+    """Make a folder of class folders with small random images: ``make_folder(cat=3, dog=2)``."""
 
     def make(where="images", suffix=".png", **counts):
         generator = np.random.default_rng(0)

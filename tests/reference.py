@@ -304,9 +304,9 @@ def adaptive_costs(counts, tau, margin):
     return rows
 
 
-def leaning(logits, target, counts, change):
-    """How much predictions lean to frequent classes on a validation split where every class
-    counts the same, once the logits are moved by ``change``."""
+def frequency_bias(logits, target, counts, change):
+    """Bias of predictions to frequent classes on a validation split where every class counts the
+    same, after a change of tau."""
     logs = [math.log(count / sum(counts)) for count in counts]
     sums, seen = {}, {}
     for scores, true in zip(logits, target, strict=True):

@@ -1,14 +1,17 @@
-"""A comparison that takes seconds, and methods of a user's own; other processes import them."""
+"""A comparison that takes seconds, and user-defined methods that other processes import."""
 
 import os
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import nn
 
-from cosen.comparing.compare import GridWatcher, compare
-from cosen.comparing.jobs import Listener, Schedule, carry_out
+from cosen.comparing.compare import CompareCallbacks, compare_methods
+from cosen.comparing.jobs import Schedule, run_job
+from cosen.comparing.study_folder import StudyFolder
 from cosen.methods import NetworkMethod
 from cosen.training.config import TrainConfig
 
@@ -35,18 +38,26 @@ ARGUMENTS = (
 
 
 @dataclass
-class Told:
-    """A comparison, and what its watcher was told."""
+class Compared:
+    """A study folder, and the calls of the callbacks."""
 
-    comparison: object
+    folder: StudyFolder
     started: list
     outcomes: dict
 
+    @property
+    def leaderboard(self):
+        return self.folder.leaderboard()
+
+    @property
+    def choice(self):
+        return self.folder.choice()
+
 
 def run_study(out, methods, *, seeds=1, options=None, workers=None, cluster=None, **settings):
-    """Compares methods on a few digits: ``run_study(tmp_path, ["cosen"], epochs=2)``."""
-    told = Told(None, [], {})
-    told.comparison = compare(
+    """Compare methods on a few digits: ``run_study(tmp_path, ["cosen"], epochs=2)``."""
+    started, outcomes = [], {}
+    folder = compare_methods(
         TrainConfig(**(SETTINGS | settings)),
         Path(out),
         methods=methods,
@@ -54,23 +65,22 @@ def run_study(out, methods, *, seeds=1, options=None, workers=None, cluster=None
         seeds=seeds,
         workers=workers,
         cluster=cluster,
-        watcher=GridWatcher(
-            started=lambda *counts: told.started.append(counts),
-            outcome=lambda outcome: told.outcomes.update({outcome.name: outcome.reason}),
+        callbacks=CompareCallbacks(
+            started=lambda *counts: started.append(counts),
+            outcome=lambda outcome: outcomes.update({outcome.name: outcome.reason}),
         ),
     )
-    return told
+    return Compared(folder, started, outcomes)
 
 
 def run_here(jobs, *, workers, on_progress, on_outcome):
-    """Stands in for ``run_locally`` where its processes, which take seconds, do not matter."""
-    schedule, listener = Schedule(jobs, on_outcome), Listener(on_progress)
-    while (job := schedule.take()) is not None:
-        told = []
-        reason = carry_out(job, told.append)
-        for news in told:
-            listener.hear(job.name, news)
-        schedule.end(job.name, reason)
+    """Replace ``run_locally`` in tests that need no processes, which take seconds to start."""
+    schedule = Schedule(jobs, on_progress, on_outcome)
+    while (job := schedule.next_job()) is not None:
+        messages = []
+        run_job(job, messages.append)
+        for message in messages:
+            schedule.handle(job.name, message)
     return schedule.outcomes
 
 
@@ -85,6 +95,19 @@ class Smoothed(NetworkMethod):
 
     def make_loss(self, _):
         return nn.CrossEntropyLoss(label_smoothing=self.amount)
+
+
+class ClassWise(NetworkMethod):
+    """Has an option that is neither a number nor a text."""
+
+    name = "class-wise"
+    description = "a weight per class"
+
+    def __init__(self, weights=(1.0, 1.0, 1.0)):
+        self.weights = weights
+
+    def make_loss(self, _):
+        return nn.CrossEntropyLoss(torch.tensor(self.weights))
 
 
 class Unhurried(NetworkMethod):
@@ -115,10 +138,18 @@ class Dies(NetworkMethod):
 
 class Picky(NetworkMethod):
     name = "picky"
-    description = "its check fails in a way of its own"
+    description = "its check fails with an unexpected error"
 
     def check(self, _):
         raise KeyError("melanoma")
+
+
+class Locked(NetworkMethod):
+    name = "locked"
+    description = "cannot be pickled"
+
+    def __init__(self):
+        self.lock = threading.Lock()
 
 
 class Nameless(NetworkMethod):

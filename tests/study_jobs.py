@@ -1,14 +1,15 @@
-"""Jobs for the tests of the engines; a module, so that other processes can import them."""
+"""Jobs for the tests of the engine, in a module that other processes can import."""
 
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 import warnings
 from pathlib import Path
 
-from cosen.comparing.jobs import Job
+from cosen.comparing.jobs import Job, Progress
 from cosen.errors import DataError
 
 
@@ -17,16 +18,16 @@ def job(name, work, folder, payload=None, **options):
 
 
 def write(payload, out, reads, report):
-    """Writes its payload after what it reads, and what is there already."""
+    """Appends to its file: the texts of the folders it reads, then its payload."""
     out.mkdir(parents=True, exist_ok=True)
     text = "".join((folder / "text").read_text() for folder in reads)
     earlier = (out / "text").read_text() if (out / "text").exists() else ""
     (out / "text").write_text(earlier + text + str(payload))
-    report(1, 1)
+    report(Progress(1, 1))
 
 
 def write_process(payload, out, reads, report):
-    """Writes which process it is, and how many threads torch and the environment allow."""
+    """Writes the process ID and the numbers of threads for torch and in the environment."""
     import torch  # here, so that programs that do not use it start fast
 
     threads = [torch.get_num_threads(), os.environ["OMP_NUM_THREADS"]]
@@ -34,7 +35,7 @@ def write_process(payload, out, reads, report):
 
 
 def meet(payload, out, reads, report):
-    """Ends only if another job runs at the same time: each waits for the other's file."""
+    """Ends only if another job runs at the same time: each waits for the file of the other."""
     here, there = payload
     Path(here).touch()
     deadline = time.monotonic() + 120
@@ -61,11 +62,19 @@ def die(payload, out, reads, report):
 
 
 def die_as_a_parent(payload, out, reads, report):
-    """Dies, and leaves a child that keeps the connections to the parent open."""
+    """Dies, and leaves a child that inherits the pipes to the parent."""
     if os.fork() == 0:
         time.sleep(20)
         os._exit(0)
     die(payload, out, reads, report)
+
+
+def print_and_read(payload, out, reads, report):
+    """Prints, also from a child, and finds nothing on stdin."""
+    print("from Python", flush=True)
+    subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
+    assert sys.stdin.read() == ""
+    report(Progress(1, 1))
 
 
 def exit_at_once(payload, out, reads, report):
@@ -73,19 +82,19 @@ def exit_at_once(payload, out, reads, report):
 
 
 def chatter(payload, out, reads, report):
-    """Says the same things again and again, for half a second."""
+    """Repeats the same messages for half a second."""
     end = time.monotonic() + 0.5
     while time.monotonic() < end:
         logging.getLogger("cosen").warning("few images of %s", "melanoma")
-        logging.getLogger("cosen").info("not worth telling")
+        logging.getLogger("cosen").info("below the log level")
         warnings.warn("old data", UserWarning, stacklevel=1)
-        report(1, 3)
+        report(Progress(1, 3))
         time.sleep(0.001)
-    report(3, 3)
+    report(Progress(3, 3))
 
 
 def sleep(payload, out, reads, report):
-    """Leaves its process's number, and sleeps without a report."""
+    """Writes its process ID, and sleeps without a report."""
     out.mkdir(parents=True)
     (out / "pid.part").write_text(str(os.getpid()))
     (out / "pid.part").rename(out / "pid")
@@ -93,10 +102,10 @@ def sleep(payload, out, reads, report):
 
 
 def train_for_long(payload, out, reads, report):
-    """Keeps busy, as training does; leaves the name of its folder in the file of its payload."""
+    """Keeps busy, like training. Writes the name of its folder to the file in its payload."""
     Path(payload).write_text(str(out))
     out.mkdir(parents=True)
-    report(1, 2)
+    report(Progress(1, 2))
     end = time.monotonic() + 600
     while time.monotonic() < end:
         (out / "checkpoint").write_text("what was learned")

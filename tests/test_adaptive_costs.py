@@ -1,7 +1,8 @@
-"""Costs whose few strengths are learned."""
+"""AdaptiveCosts, and what it shares with CostLearner."""
 
 import copy
 import math
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -15,9 +16,7 @@ from cosen import functional as F
 from cosen.costs import (
     AdaptiveCosts,
     CostLearner,
-    class_importance,
-    validation_error,
-    validation_noise,
+    Objective,
 )
 from cosen.costs.objective import validation_rates
 from cosen.errors import InputError
@@ -33,7 +32,7 @@ def ratios(costs):
 
 
 def validation(seed=0, *, bias=0.0, samples=600):
-    """Logits of a mediocre network that leans to frequent classes, and the true classes."""
+    """Logits of a mediocre network that is biased to frequent classes, and the true classes."""
     generator = torch.Generator().manual_seed(seed)
     target = torch.randint(0, 3, (samples,), generator=generator)
     logits = torch.randn(samples, 3, generator=generator)
@@ -43,18 +42,18 @@ def validation(seed=0, *, bias=0.0, samples=600):
 
 @given(
     counts=counts_lists,
-    frequency=st.floats(0, 3),
+    tau=st.floats(0, 3),
     margin=st.floats(0, 6),
 )
-def test_costs_equal_reference(counts, frequency, margin):
-    costs = AdaptiveCosts(counts, frequency=frequency, margin=margin).costs
-    expected = torch.tensor(reference.adaptive_costs(counts, frequency, margin))
+def test_costs_equal_reference(counts, tau, margin):
+    costs = AdaptiveCosts(counts, tau=tau, margin=margin).costs
+    expected = torch.tensor(reference.adaptive_costs(counts, tau, margin))
     torch.testing.assert_close(costs, expected.clamp(min=1e-12), rtol=1e-3, atol=1e-12)
 
 
 def test_frequencies_alone_are_balanced_softmax():
     logits, target = validation()
-    costs = AdaptiveCosts(COUNTS, learn_frequency=False, margin=0.0)
+    costs = AdaptiveCosts(COUNTS, learn_tau=False, margin=0.0)
     plain = F.balanced_softmax(logits, target, F.class_frequencies(torch.tensor(COUNTS)))
     torch.testing.assert_close(costs(logits, target), plain)
     costs.step(logits, target)
@@ -63,35 +62,35 @@ def test_frequencies_alone_are_balanced_softmax():
 
 @given(seed=st.integers(0, 50), bias=st.floats(-0.6, 0.6))
 @settings(max_examples=15)
-def test_tau_moves_until_predictions_do_not_lean(seed, bias):
+def test_tau_moves_until_predictions_are_not_biased(seed, bias):
     logits, target = validation(seed, bias=bias)
-    costs = AdaptiveCosts(COUNTS, rate=1.0)
-    before, after = costs.frequency, costs.step(logits, target).strengths["frequency"]
-    leant = [
-        reference.leaning(logits.tolist(), target.tolist(), COUNTS, change)
+    costs = AdaptiveCosts(COUNTS, cost_lr=1.0)
+    before, after = costs.tau, costs.step(logits, target).tau
+    biases = [
+        reference.frequency_bias(logits.tolist(), target.tolist(), COUNTS, change)
         for change in (0.0, after - before)
     ]
-    assert abs(leant[1]) <= abs(leant[0]) + 1e-6
+    assert abs(biases[1]) <= abs(biases[0]) + 1e-6
     if after != before:
-        assert (after > before) == (leant[0] > 0)
-        assert abs(leant[1]) < 0.15
+        assert (after > before) == (biases[0] > 0)
+        assert abs(biases[1]) < 0.15
 
 
-def test_tau_stays_where_leaning_is_noise():
+def test_tau_does_not_change_within_noise():
     logits, target = validation(samples=12)
     costs = AdaptiveCosts(COUNTS)
-    assert costs.step(logits, target).strengths["frequency"] == 1.0
+    assert costs.step(logits, target).tau == 1.0
 
 
 def test_tau_stays_in_its_range():
     logits, target = validation(bias=5.0)
-    costs = AdaptiveCosts(COUNTS, rate=1.0)
+    costs = AdaptiveCosts(COUNTS, cost_lr=1.0)
     for _ in range(6):
         costs.step(logits, target)
-    assert costs.frequency == 3.0
+    assert costs.tau == 3.0
     for _ in range(12):
         costs.step(logits - 20 * torch.tensor(COUNTS).float().log(), target)
-    assert costs.frequency == 0.0
+    assert costs.tau == 0.0
 
 
 @pytest.mark.parametrize(("right", "margin"), [(0.98, math.log(98 / 2)), (0.5, 0.0), (0.2, 0.0)])
@@ -100,21 +99,20 @@ def test_the_margin_is_the_log_odds_of_being_right(right, margin):
     predicted = torch.where(torch.arange(3000) // 3 < 1000 * right, target, (target + 1) % 3)
     costs = AdaptiveCosts(COUNTS)
     step = costs.step(torch.eye(3)[predicted], target)
-    assert step.strengths["margin"] == pytest.approx(margin, abs=0.05)
+    assert step.margin == pytest.approx(margin, abs=0.05)
     rarest, most = costs.costs[2].log(), costs.costs[0].log()
-    plain = AdaptiveCosts(COUNTS, frequency=costs.frequency, margin=0.0).costs.log()
+    plain = AdaptiveCosts(COUNTS, tau=costs.tau, margin=0.0).costs.log()
     lost = [
         float((plain - full)[k] - (plain - full)[1])
         for k, plain, full in ((2, plain[2], rarest), (0, plain[0], most))
     ]
-    assert lost[0] == pytest.approx(step.strengths["margin"], abs=1e-4)
-    assert lost[1] == pytest.approx((30 / 900) ** 0.25 * step.strengths["margin"], abs=1e-4)
+    assert lost[0] == pytest.approx(step.margin, abs=1e-4)
+    assert lost[1] == pytest.approx((30 / 900) ** 0.25 * step.margin, abs=1e-4)
 
 
-def test_the_margin_is_as_many_times_wider_as_asked_for():
+def test_margin_scale_multiplies_the_margin():
     steps = [
-        AdaptiveCosts(COUNTS, margin_scale=scale).step(*validation()).strengths["margin"]
-        for scale in (1.0, 3.0)
+        AdaptiveCosts(COUNTS, margin_scale=scale).step(*validation()).margin for scale in (1.0, 3.0)
     ]
     assert steps[1] == pytest.approx(3 * steps[0])
     assert steps[0] > 0
@@ -124,7 +122,7 @@ def test_a_learned_margin_has_a_bound():
     target = torch.arange(3).repeat(1000)
     costs = AdaptiveCosts(COUNTS, margin_scale=3.0)
     step = costs.step(9 * torch.eye(3)[target], target)
-    assert step.strengths["margin"] == 8.0
+    assert step.margin == 8.0
     expected = torch.tensor(reference.adaptive_costs(COUNTS, 1.0, 8.0))
     torch.testing.assert_close(costs.costs, expected, rtol=1e-3, atol=1e-12)
 
@@ -141,7 +139,7 @@ def test_the_overall_error_has_no_frequency_costs():
     torch.testing.assert_close(costs.costs, torch.ones(3, 3))
 
 
-def test_an_expert_says_how_important_a_class_is():
+def test_misclassification_costs_set_the_importance_of_a_class():
     mistakes = torch.tensor([[0.0, 1, 1], [1, 0, 1], [8, 8, 0]])
     costs = AdaptiveCosts(COUNTS, objective=mistakes, margin=0.0).costs
     torch.testing.assert_close(ratios(costs)[0], torch.tensor([1.0, 1.0, 1 / 8]))
@@ -160,7 +158,7 @@ def test_pairwise_errors_raise_the_cost_of_what_is_confused():
 
 
 def test_the_costs_never_leave_their_range():
-    costs = AdaptiveCosts([1, 10**6], frequency=3.0)
+    costs = AdaptiveCosts([1, 10**6], tau=3.0)
     logits, target = torch.tensor([[9.0, 0], [0, 9.0]]).repeat(500, 1), torch.tensor([0, 1] * 500)
     for _ in range(5):
         step = costs.step(logits, target)
@@ -169,10 +167,10 @@ def test_the_costs_never_leave_their_range():
         assert torch.isfinite(costs(logits, target))
 
 
-def test_a_class_without_validation_samples_is_no_trouble():
+def test_a_class_may_have_no_validation_samples():
     logits, target = validation()
     step = AdaptiveCosts(COUNTS).step(logits[target != 2], target[target != 2])
-    assert all(map(math.isfinite, step.strengths.values()))
+    assert all(map(math.isfinite, (step.tau, step.margin)))
 
 
 def test_state_is_kept():
@@ -182,7 +180,7 @@ def test_state_is_kept():
     restored.load_state_dict(copy.deepcopy(costs.state_dict()))
     torch.testing.assert_close(restored.costs, costs.costs)
     one, two = (kind.step(*validation(1, bias=0.2)) for kind in (costs, restored))
-    assert one.strengths == two.strengths
+    assert (one.tau, one.margin) == (two.tau, two.margin)
     assert (one.number, one.best_error) == (two.number, two.best_error)
     assert cosen.AdaptiveCosts is AdaptiveCosts
 
@@ -190,21 +188,21 @@ def test_state_is_kept():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"frequency": -1}, "frequency"),
+        ({"tau": -1}, "tau"),
         ({"margin": math.nan}, "margin"),
         ({"margin_scale": -1.0}, "margin_scale"),
-        ({"learn_frequency": "no"}, "learn_frequency must be true or false"),
+        ({"learn_tau": "no"}, "learn_tau must be true or false"),
         ({"errors": -0.1}, "errors"),
-        ({"rate": 2}, "rate must lie in"),
+        ({"cost_lr": 2}, "cost_lr must lie in"),
         ({"objective": "best"}, "objective must be"),
-        ({"frequency": 3.5}, "frequency must be at most 3, but is 3.5"),
+        ({"tau": 3.5}, "tau must be at most 3, but is 3.5"),
         ({"objective": torch.ones(2, 2)}, r"objective must have the shape \(3, 3\)"),
         ({"objective": [[0, 0, 0]] * 3}, "costs in objective are all zero"),
         ({"objective": None}, "objective must be 'overall', 'balanced' or a matrix"),
         ({"objective": [["a"]]}, "objective must be numbers"),
     ],
 )
-def test_bad_options_are_refused(options, message):
+def test_bad_options_raise(options, message):
     with pytest.raises(InputError, match=message):
         AdaptiveCosts(COUNTS, **options)
 
@@ -219,7 +217,10 @@ NAN = torch.full((2, 3), math.nan)
         (NAN, torch.tensor([0, 1]), "logits contain NaN"),
         (torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), "validation has no samples"),
         (torch.zeros(2, 4), torch.tensor([0, 1]), "has 4 outputs, but there are costs for 3 class"),
-        (torch.zeros(2), torch.tensor([0, 1]), "logits must have the shape"),
+        (torch.tensor(0.0), torch.tensor(0), "logits must have the shape"),
+        (torch.zeros(2), torch.tensor([0, 1]), "has 2 outputs, but there are costs for 3 class"),
+        (torch.zeros(3), torch.tensor([0, 1]), r"target .* must have the shape \(\) for logits"),
+        (torch.zeros(2, 3, 4), torch.zeros(2, 3).long(), r"shape \(2, 4\) for logits of the shape"),
         (np.zeros((2, 3)), torch.tensor([0, 1]), "logits must be a tensor, but is a ndarray"),
         (torch.zeros(2, 3), [0, 1], "target must be a tensor, but is a list: use torch.as_tensor"),
         (
@@ -228,10 +229,17 @@ NAN = torch.full((2, 3), math.nan)
             "logits contain NaN, first in sample 0",
         ),
         (torch.tensor([[0, math.inf, 0]]), torch.tensor([0]), "logits contain infinity, first in"),
-        ((torch.zeros(2, 3), torch.zeros(2, 5)), torch.tensor([0, 1]), "features, take the first"),
-        (torch.zeros(2, 3), torch.tensor([0, 1, 2]), r"target .* of the shape \(2,\)"),
+        (
+            (torch.zeros(2, 3), torch.zeros(2, 5)),
+            torch.tensor([0, 1]),
+            "features, pass the logits only",
+        ),
+        (torch.zeros(2, 3), torch.tensor([0, 1, 2]), r"target .* must have the shape \(2,\)"),
         (torch.zeros(2, 3), torch.tensor([0, 3]), "target must lie in 0..2"),
-        (torch.zeros(2, 3), torch.tensor([0, -100]), "has -100: leave samples to be ignored out"),
+        (torch.zeros(2, 3), torch.tensor([0, -1]), r"target must lie in 0\.\.2 .* sample 1 has -1"),
+        (torch.zeros(2, 3), torch.full((2,), -100), "validation has no samples"),
+        (torch.zeros(2, 3), torch.full((2, 3), 1 / 3), "must be class indices, but is torch.float"),
+        (torch.zeros(2, 3), torch.tensor([True, False]), "class indices or probabilities"),
     ],
 )
 def test_nothing_is_learned_from_bad_validation(kind, logits, target, message):
@@ -247,12 +255,12 @@ def test_an_objective_may_be_lists_or_an_array(kind):
     matrix = [[0, 1, 1], [1, 0, 1], [9, 9, 0]]
     for objective in (matrix, np.array(matrix), torch.tensor(matrix)):
         learner = kind(COUNTS, objective=objective)
-        assert learner.objective.tolist() == matrix
+        assert learner.objective.matrix.tolist() == matrix
         assert learner.step(torch.eye(3), torch.arange(3)).val_error == 0
 
 
 @pytest.mark.parametrize("kind", [AdaptiveCosts, CostLearner])
-def test_the_state_of_another_kind_is_refused(kind):
+def test_the_state_of_another_kind_raises(kind):
     other = CostLearner if kind is AdaptiveCosts else AdaptiveCosts
     state = {"_extra_state": other(COUNTS).get_extra_state()}
     with pytest.raises(InputError, match=f"not that of {kind.__name__}"):
@@ -261,11 +269,64 @@ def test_the_state_of_another_kind_is_refused(kind):
 
 @pytest.mark.parametrize("kind", [AdaptiveCosts, CostLearner])
 def test_another_number_of_outputs_is_named(kind):
-    with pytest.raises(InputError, match="has 4 outputs, but there are costs for 3 classes: give"):
+    with pytest.raises(InputError, match="has 4 outputs, but there are costs for 3 classes: pass"):
         kind([50, 5, 2])(torch.zeros(2, 4), torch.tensor([0, 1]))
+    with pytest.raises(InputError, match="has 4 outputs, but there are costs for 3 classes"):
+        kind([50, 5, 2])(torch.zeros(2, 4, 3), torch.zeros(2, 3).long())
 
 
-def test_classes_without_samples_are_refused():
+def as_images(logits, target, ignored):
+    """The same samples as pixels of images, with as many ignored pixels between them."""
+    logits = torch.stack([logits, torch.randn_like(logits)], 1)  # (V, 2, C)
+    target = torch.stack([target, torch.full_like(target, ignored)], 1)
+    images = logits.reshape(-1, 10, 2, 3).movedim(-1, 1)  # (V / 10, C, 10, 2)
+    return images, target.reshape(-1, 10, 2)
+
+
+@pytest.mark.parametrize("ignored", [-100, 7])
+@pytest.mark.parametrize("options", [{}, {"errors": 1.0}, {"objective": "overall"}], ids=str)
+def test_pixels_teach_what_samples_teach(ignored, options):
+    plain, dense = (AdaptiveCosts(COUNTS, ignore_index=i, **options) for i in (-100, ignored))
+    for seed in range(3):
+        logits, target = validation(seed, bias=0.3)
+        one, two = plain.step(logits, target), dense.step(*as_images(logits, target, ignored))
+        assert (one.val_error, one.tau, one.margin) == (two.val_error, two.tau, two.margin)
+        assert torch.equal(one.costs, two.costs)
+        assert torch.equal(one.confusion, two.confusion)
+        images, classes = as_images(logits, target, ignored)
+        torch.testing.assert_close(dense(images, classes), plain(logits, target))
+
+
+@pytest.mark.parametrize("kind", [AdaptiveCosts, CostLearner])
+def test_reduction_and_ignore_index_are_those_of_the_other_losses(kind):
+    logits, target = validation(samples=12)
+    target[::4] = 255
+    costs = kind(COUNTS, ignore_index=255)
+    for reduction in ("mean", "sum", "none"):
+        options = {"reduction": reduction, "ignore_index": 255}
+        expected = F.cost_sensitive_cross_entropy(logits, target, costs.costs, **options)
+        assert torch.equal(kind(COUNTS, **options)(logits, target), expected)
+    with pytest.raises(InputError, match="reduction must be one of mean, sum, none"):
+        kind(COUNTS, reduction="average")
+    assert torch.equal(
+        costs.step(logits, target).costs,
+        kind(COUNTS).step(logits[target != 255], target[target != 255]).costs,
+    )
+
+
+def test_a_step_has_no_fields_of_the_other_kind():
+    names = [
+        {field.name for field in fields(kind(COUNTS).step(torch.eye(3), torch.arange(3)))}
+        for kind in (AdaptiveCosts, CostLearner)
+    ]
+    shared = {"number", "val_error", "best_error", "accepted", "costs", "confusion"}
+    assert names == [
+        shared | {"tau", "margin"},
+        shared | {"cost_lr", "target_costs", "separability"},
+    ]
+
+
+def test_classes_without_samples_raise():
     with pytest.raises(InputError, match="class_counts"):
         AdaptiveCosts([5, 0, 3])
 
@@ -280,19 +341,19 @@ def test_the_noise_is_that_of_repeated_draws(objective):
         )
         counts = torch.diag(right)
         counts[0, 1], counts[1, 0] = 80 - right[0], 20 - right[1]
-        drawn.append(validation_error(counts, objective))
+        drawn.append(Objective.of(objective).error(counts))
     expected = torch.tensor([[72, 8], [8, 12]])
-    noise = validation_noise(expected, objective)
+    noise = Objective.of(objective).noise(expected)
     # of the whole split for the two that do not look at classes, whose sizes are fixed here
     assert float(torch.tensor(drawn).std()) == pytest.approx(noise, rel=0.25)
 
 
 def test_the_noise_of_a_single_sample_is_not_nothing():
-    assert validation_noise(torch.tensor([[50, 0], [0, 1]]), "balanced") > 0.1
+    assert Objective.of("balanced").noise(torch.tensor([[50, 0], [0, 1]])) > 0.1
 
 
 def test_importance():
     counts = torch.tensor([90, 10])
-    assert class_importance(counts, "overall").tolist() == [1, 1]
-    assert class_importance(counts, "balanced").tolist() == pytest.approx([10 / 9, 10])
+    assert Objective.of("overall").class_importance(counts).tolist() == [1, 1]
+    assert Objective.of("balanced").class_importance(counts).tolist() == pytest.approx([10 / 9, 10])
     assert validation_rates(torch.tensor([[3, 1], [0, 0]]))[1].tolist() == [0.25, 0.75]

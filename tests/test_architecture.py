@@ -12,6 +12,7 @@ import cosen
 ROOT = Path(cosen.__file__).parent
 LAYERS = [
     "errors",
+    "downloads",
     "functional",
     "losses",
     "costs",
@@ -20,8 +21,10 @@ LAYERS = [
     "methods",
     "training",
     "comparing",
+    "devices",
     "report",
     "sklearn",
+    "api",
     "cli",
     "paper",
     "__main__",

@@ -1,4 +1,4 @@
-"""The command as a user would type it: what loads little in a process of its own, the rest here."""
+"""Commands as a user types them. Those that import little run in their own process."""
 
 import json
 import subprocess
@@ -8,9 +8,9 @@ import pytest
 
 import cosen
 from commands import Done, run_command
-from cosen.data.folder import from_folder
+from cosen.data.decoding import Preprocess
 from cosen.data.image_cache import decode_images
-from cosen.data.preprocess import Preprocess
+from cosen.data.sources import from_folder
 
 
 def start(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -21,7 +21,7 @@ def start(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def run(capsys, monkeypatch, tmp_path):
-    """Runs a command in this process, which has loaded torch: ``run("inspect", "digits")``."""
+    """Runs a command in this process, which has imported torch: ``run("inspect", "digits")``."""
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: str) -> Done:
@@ -30,7 +30,7 @@ def run(capsys, monkeypatch, tmp_path):
     return call
 
 
-def test_help_says_what_it_is_for():
+def test_help():
     done = start("--help")
     assert done.returncode == 0
     assert "imbalanced image classification" in done.stdout
@@ -41,14 +41,14 @@ def test_version():
     assert done.stdout == f"cosen {cosen.__version__}\n"
 
 
-def test_a_wrong_option_is_one_sentence_and_no_traceback():
+def test_a_wrong_option_gives_a_message():
     done = start("--no-such-option")
     assert done.returncode == 2
     assert "--no-such-option" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_help_loads_nothing_heavy():
+def test_help_imports_nothing_heavy():
     program = (
         "import sys; sys.argv = ['cosen', '--help']\n"
         "from cosen.__main__ import main\n"
@@ -60,7 +60,7 @@ def test_help_loads_nothing_heavy():
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 
-def test_inspect_says_what_is_there(run, make_folder):
+def test_inspect(run, make_folder):
     done = run("inspect", str(make_folder(cat=8, dog=2)))
     assert done.returncode == 0, done.stderr
     assert "10 images, 2 classes" in done.stdout
@@ -72,8 +72,22 @@ def test_inspect_as_json(run, make_folder):
     assert json.loads(done.stdout)["counts"] == {"all": [3, 2]}
 
 
-def test_inspect_without_a_name_takes_the_digits(run):
+def test_inspect_uses_digits_by_default(run):
     assert "1797 images, 10 classes" in run("inspect").stdout
+
+
+@pytest.mark.training
+def test_a_method_with_options(run, tmp_path):
+    command = ("train", "digits", "--epochs=1", "--imbalance=odd:0.1", "--device=cpu")
+    done = run(*command, "--method=cosen(margin=4,tau=1)", "--set=options.cost_lr=0.2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    found = json.loads(done.stdout)
+    assert set(found) == {"run", "val", "test"}
+    assert found["run"] == "runs/digits-cosen-0"
+    settings = json.loads((tmp_path / found["run"] / "run.json").read_text())["config"]
+    assert settings["method"] == "cosen"
+    assert settings["options"] == {"margin": 4, "tau": 1, "cost_lr": 0.2}
 
 
 @pytest.mark.parametrize(
@@ -81,15 +95,15 @@ def test_inspect_without_a_name_takes_the_digits(run):
     [
         (("inspect", "no/such/folder"), "neither a folder, nor a CSV, nor a dataset's name"),
         (("inspect", "mnist", "--data-root", "nowhere"), "mnist"),
-        (("train", "--resume", "x", "--epochs", "3"), "leave out epochs"),
-        (("train", "digits", "--device", "cuda"), "there is no cuda device"),
+        (("train", "--resume", "x", "--epochs", "3"), "remove epochs"),
+        (("train", "digits", "--device", "cuda"), "no cuda device"),
         (("train", "digits", "--config", "."), "cannot read"),
-        (("train", "digits", "--set", "epochs"), "--set takes name=value"),
+        (("train", "digits", "--set", "epochs"), "--set takes NAME=VALUE"),
         (("fetch", "mnits"), "did you mean 'mnist'"),
         (("fetch", "dil"), "Edinburgh"),
     ],
 )
-def test_a_mistake_is_one_message_and_no_traceback(run, arguments, message):
+def test_a_mistake_gives_a_message_and_no_traceback(run, arguments, message):
     done = run(*arguments)
     assert done.returncode == 1
     assert done.stderr.startswith("cosen: ")
@@ -97,7 +111,7 @@ def test_a_mistake_is_one_message_and_no_traceback(run, arguments, message):
     assert "Traceback" not in done.stderr
 
 
-def test_a_mistake_in_a_process_of_its_own():
+def test_a_mistake_in_its_own_process():
     done = start("inspect", "no/such/folder")
     assert done.returncode == 1
     assert done.stdout == ""

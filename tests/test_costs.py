@@ -8,7 +8,7 @@ import torch
 import cosen
 import reference
 from cosen import functional as F
-from cosen.costs import LOSSES, CostLearner, validation_error
+from cosen.costs import LOSSES, CostLearner, Objective
 from cosen.errors import InputError
 
 COUNTS = [60, 30, 10]
@@ -35,7 +35,7 @@ def test_costs_start_all_ones_and_the_loss_is_plain():
 
 
 def test_a_step_goes_towards_the_papers_target():
-    """ξ + γ (T - ξ), with T worked out by the oracle from H, S and R."""
+    """ξ + γ (T - ξ), with T computed by the oracle from H, S and R."""
     options = {
         "separability_mean": 0.4,
         "separability_std": 0.7,
@@ -85,7 +85,7 @@ def test_revert_also_undoes_the_step():
     torch.testing.assert_close(second.costs, expected)
 
 
-def test_always_goes_on():
+def test_always_accepts_every_step():
     learner = CostLearner(COUNTS, cost_lr=0.2, acceptance="always")
     learner.step(GOOD, TARGET)
     step = learner.step(WORSE, TARGET)
@@ -107,7 +107,7 @@ def test_separability_is_computed_every_tenth_step():
 def test_without_separability_no_features_are_needed():
     assert not CostLearner(COUNTS).needs_features
     learner = CostLearner(COUNTS, separability_std=0.5)
-    with pytest.raises(InputError, match="give step\\(\\) the features"):
+    with pytest.raises(InputError, match="step\\(\\) needs features"):
         learner.step(GOOD, TARGET)
 
 
@@ -121,35 +121,58 @@ def test_a_step_that_fails_changes_nothing(features):
     assert str(learner.state_dict()) == before
 
 
-def test_an_experts_matrix_is_blended_in():
-    expert = [[0, 1, 1], [1, 0, 1], [9, 9, 0]]
-    alone = CostLearner(COUNTS, expert=expert, expert_weight=1.0, cost_lr=1.0)
+def test_pixels_teach_what_samples_teach():
+    """Validation images, with ignored pixels whose features must not count either."""
+    plain, dense = (CostLearner(COUNTS, separability_std=0.7) for _ in range(2))
+    between = torch.full_like(TARGET, -100)
+    target = torch.stack([TARGET, between], 1).reshape(2, 4, 2)
+    features = torch.stack([FEATURES, 0 * FEATURES], 1).reshape(2, 4, 2, 5).movedim(-1, 1)
+    for logits in (GOOD, WORSE):
+        images = torch.stack([logits, -logits], 1).reshape(2, 4, 2, 3).movedim(-1, 1)
+        one, two = plain.step(logits, TARGET, FEATURES), dense.step(images, target, features)
+        assert torch.equal(one.costs, two.costs)
+        assert torch.equal(one.separability, two.separability)
+        assert (one.val_error, one.cost_lr) == (two.val_error, two.cost_lr)
+        torch.testing.assert_close(dense(images, target), plain(logits, TARGET))
+    with pytest.raises(InputError, match="needs features of 16 samples, but was given 8"):
+        CostLearner(COUNTS, separability_std=0.7).step(images, target, FEATURES)
+
+
+def test_misclassification_costs_are_blended_in():
+    given = [[0, 1, 1], [1, 0, 1], [9, 9, 0]]
+    alone = CostLearner(
+        COUNTS, misclassification_costs=given, misclassification_weight=1.0, cost_lr=1.0
+    )
     alone.step(GOOD, TARGET)
     torch.testing.assert_close(
-        alone.costs, F.costs_from_misclassification(torch.tensor(expert, dtype=torch.float32))
+        alone.costs, F.costs_from_misclassification(torch.tensor(given, dtype=torch.float32))
     )
-    none = CostLearner(COUNTS, expert=expert, expert_weight=0.0, cost_lr=1.0)
+    none = CostLearner(
+        COUNTS, misclassification_costs=given, misclassification_weight=0.0, cost_lr=1.0
+    )
     none.step(GOOD, TARGET)
     plain = CostLearner(COUNTS, cost_lr=1.0)
     plain.step(GOOD, TARGET)
     torch.testing.assert_close(none.costs, plain.costs)
-    half = CostLearner(COUNTS, expert=expert, expert_weight=0.5, cost_lr=1.0)
+    half = CostLearner(
+        COUNTS, misclassification_costs=given, misclassification_weight=0.5, cost_lr=1.0
+    )
     half.step(GOOD, TARGET)
     torch.testing.assert_close(half.costs, (alone.costs * plain.costs).sqrt())
 
 
 def test_what_the_validation_error_measures():
     confusion = torch.tensor([[8, 2], [1, 1]])
-    assert validation_error(confusion, "overall") == pytest.approx(0.25)
-    assert validation_error(confusion, "balanced") == pytest.approx(0.35)
+    assert Objective.of("overall").error(confusion) == pytest.approx(0.25)
+    assert Objective.of("balanced").error(confusion) == pytest.approx(0.35)
     mistakes = torch.tensor([[0.0, 1.0], [4.0, 0.0]])
-    assert validation_error(confusion, mistakes) == pytest.approx((2 * 1 + 1 * 4) / 12 / 4)
+    assert Objective.of(mistakes).error(confusion) == pytest.approx((2 * 1 + 1 * 4) / 12 / 4)
     learner = CostLearner([10, 2], objective=mistakes)
     step = learner.step(torch.eye(2)[[0, 1, 0]], torch.tensor([0, 0, 1]))
     assert step.val_error == pytest.approx((1 + 4) / 3 / 4)
 
 
-def test_a_class_without_validation_samples_gets_averages_and_is_said_once(caplog):
+def test_a_class_without_validation_samples_gets_averages_and_one_warning(caplog):
     learner = CostLearner(COUNTS, separability_std=1.0)
     few = TARGET[:7].clone()
     few[6] = 1  # class 2 is gone
@@ -158,8 +181,8 @@ def test_a_class_without_validation_samples_gets_averages_and_is_said_once(caplo
     recall = (3 / 3 + 3 / 4) / 2
     np.testing.assert_allclose(step.confusion[2], [(1 - recall) / 2, (1 - recall) / 2, recall])
     assert step.costs.isfinite().all()
-    assert caplog.text.count("stand in for the errors") == 1
-    assert caplog.text.count("stand in for the separability") == 1
+    assert caplog.text.count("are used for the errors") == 1
+    assert caplog.text.count("are used for the separability") == 1
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -207,15 +230,15 @@ def test_the_learner_is_a_module_that_moves_and_copies():
         ({"cost_lr": math.nan}, "cost_lr must lie in"),
         ({"confusion_std": 0.0}, "confusion_std positive"),
         ({"separability_every": 0}, "separability_every"),
-        ({"expert": torch.ones(2, 2) - torch.eye(2)}, r"shape \(3, 3\)"),
-        ({"expert_weight": 2.0}, "expert_weight"),
+        ({"misclassification_costs": torch.ones(2, 2) - torch.eye(2)}, r"shape \(3, 3\)"),
+        ({"misclassification_weight": 2.0}, "misclassification_weight"),
     ],
 )
-def test_bad_options_are_refused_when_built(options, message):
+def test_bad_options_raise_in_the_constructor(options, message):
     with pytest.raises(InputError, match=message):
         CostLearner(COUNTS, **options)
 
 
 def test_a_class_without_training_samples_is_named():
-    with pytest.raises(InputError, match="class 1 has none"):
+    with pytest.raises(InputError, match="class_counts must be positive, but is 0 for class 1"):
         CostLearner([5, 0, 3])

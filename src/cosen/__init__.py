@@ -1,6 +1,6 @@
 """Cost-sensitive deep learning for imbalanced image classification.
 
-The names and parts below load on first use, so that importing the package costs next to nothing.
+Names and submodules load on first use, so importing the package is cheap.
 """
 
 from importlib import import_module
@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _HOME = {
+    "compare": "api",
+    "inspect": "api",
+    "load": "api",
+    "train": "api",
+    "Run": "api",
+    "Study": "api",
     "AdaptiveCosts": "costs",
     "CostLearner": "costs",
     "CostStep": "costs",
+    "Objective": "costs",
     "CosenError": "errors",
+    "DataError": "errors",
     "InputError": "errors",
+    "RunError": "errors",
     "BalancedSoftmaxLoss": "losses",
     "ClassBalancedLoss": "losses",
     "CostSensitiveCrossEntropyLoss": "losses",
@@ -22,9 +31,11 @@ _HOME = {
     "FocalLoss": "losses",
     "LDAMLoss": "losses",
     "SmoothOneSidedRegressionLoss": "losses",
+    "CosenClassifier": "sklearn",
 }
 
-_PARTS = {
+_SUBMODULES = (
+    "comparing",
     "costs",
     "data",
     "errors",
@@ -32,35 +43,69 @@ _PARTS = {
     "losses",
     "methods",
     "networks",
-    "comparing",
     "paper",
     "report",
     "sklearn",
     "training",
-}
+)
 
 __all__ = [
     "AdaptiveCosts",
     "BalancedSoftmaxLoss",
     "ClassBalancedLoss",
+    "CosenClassifier",
     "CosenError",
     "CostLearner",
     "CostSensitiveCrossEntropyLoss",
     "CostSensitiveHingeLoss",
     "CostSensitiveMSELoss",
     "CostStep",
+    "DataError",
     "FocalLoss",
     "InputError",
     "LDAMLoss",
+    "Objective",
+    "Run",
+    "RunError",
     "SmoothOneSidedRegressionLoss",
+    "Study",
     "__version__",
+    "compare",
+    "comparing",
+    "costs",
+    "data",
+    "errors",
     "functional",
+    "inspect",
+    "load",
+    "losses",
+    "methods",
+    "networks",
+    "paper",
+    "report",
+    "sklearn",
+    "train",
+    "training",
 ]
 
 if TYPE_CHECKING:
-    from cosen import functional
-    from cosen.costs import AdaptiveCosts, CostLearner, CostStep
-    from cosen.errors import CosenError, InputError
+    from cosen import (
+        comparing,
+        costs,
+        data,
+        errors,
+        functional,
+        losses,
+        methods,
+        networks,
+        paper,
+        report,
+        sklearn,
+        training,
+    )
+    from cosen.api import Run, Study, compare, inspect, load, train
+    from cosen.costs import AdaptiveCosts, CostLearner, CostStep, Objective
+    from cosen.errors import CosenError, DataError, InputError, RunError
     from cosen.losses import (
         BalancedSoftmaxLoss,
         ClassBalancedLoss,
@@ -71,10 +116,11 @@ if TYPE_CHECKING:
         LDAMLoss,
         SmoothOneSidedRegressionLoss,
     )
+    from cosen.sklearn import CosenClassifier
 
 
 def __getattr__(name: str) -> object:
-    if name in _PARTS:
+    if name in _SUBMODULES:
         return import_module(f"cosen.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'cosen' has no attribute {name!r}")
@@ -82,4 +128,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, *_PARTS})
+    return sorted({*globals(), *__all__})

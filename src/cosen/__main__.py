@@ -1,4 +1,4 @@
-"""The ``cosen`` command, also ``python -m cosen``: joins the commands of cli/ and paper/."""
+"""The ``cosen`` command and ``python -m cosen``: the commands of cli/ and paper/."""
 
 import sys
 
@@ -13,7 +13,7 @@ app.add_typer(reproduce_app)
 
 
 def main() -> None:
-    """Run the command; a mistake of the user ends it with one sentence and no traceback."""
+    """Run the command; print errors of cosen as one message, without a traceback."""
     import logging
 
     from cosen.errors import CosenError
@@ -25,7 +25,7 @@ def main() -> None:
         typer.echo(f"cosen: {error}", err=True)
         sys.exit(1)
     except BrokenPipeError:
-        sys.exit(0)  # the reader, such as head, has had enough
+        sys.exit(0)  # the reader, such as head, has closed the pipe
 
 
 if __name__ == "__main__":

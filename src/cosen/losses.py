@@ -1,12 +1,13 @@
-"""Losses as modules: each a thin wrapper around its function in :mod:`cosen.functional`.
+"""Loss modules: thin wrappers around the functions in :mod:`cosen.functional`.
 
-What a loss knows of the classes (costs, frequencies, weights) is a buffer: it moves with ``.to()``
-and stands in the ``state_dict``. Class counts are kept as what the loss needs of them, which also
-fits in half precision. Targets are class indices ``(B,)`` or probabilities ``(B, C)``.
+Shapes are as in ``torch.nn.CrossEntropyLoss``: logits ``(B, C)`` or ``(B, C, d1, ...)``, targets
+``(B,)`` or ``(B, d1, ...)`` class indices, or probabilities in the shape of the logits. Costs,
+frequencies and weights are buffers: they move with ``.to()`` and are in the ``state_dict``. Class
+counts are stored as frequencies or weights, which fit in half precision.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from cosen import functional as F
 from cosen.errors import InputError
 from cosen.functional.checks import (
+    check_choice,
     check_costs,
     check_finite,
     check_fraction,
@@ -24,33 +26,32 @@ from cosen.functional.checks import (
     check_weight,
 )
 from cosen.functional.costs import RelativeTo
-from cosen.functional.reduction import check_reduction
 
 Numbers = Tensor | Sequence[float] | Sequence[Sequence[float]]
 
 
 def as_numbers(values: Numbers, *, name: str) -> Tensor:
-    """A tensor of its own, apart from any graph, of what may be lists, an array or a tensor.
+    """Copy lists, an array or a tensor to a new tensor without a graph.
 
-    Classes go by their place, so that what has labels in another order is refused.
+    Classes are in order of their index. Raise if a pandas object has labels in another order.
     """
     if isinstance(values, Mapping):
         raise InputError(
             f"{name} must be numbers in the order of the classes, but is a "
-            f"{type(values).__name__}: give [{name}[label] for label in classes]"
+            f"{type(values).__name__}: pass [{name}[label] for label in classes]"
         )
     for axis in ("index", "columns") if hasattr(values, "to_numpy") else ():
         found = getattr(values, axis, ())
         labels = [] if callable(found) else list(found)
         if labels != list(range(len(labels))):
             raise InputError(
-                f"{name} must be in the order of the classes, but has labels of its own, "
-                f"{', '.join(map(str, labels[:5]))}{', ...' if labels[5:] else ''}: put it in that "
-                "order and give the bare numbers, .to_numpy()"
+                f"{name} must be in the order of the classes, but has the labels "
+                f"{', '.join(map(str, labels[:5]))}{', ...' if labels[5:] else ''}: sort it and "
+                "pass .to_numpy()"
             )
     try:
         if not isinstance(values, Tensor) and hasattr(values, "__array__"):
-            array = np.asarray(values)  # which may run backwards, or be of another machine
+            array = np.asarray(values)  # may have negative strides or another byte order
             return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), order="C"))
         return torch.as_tensor(values).detach().clone()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -62,13 +63,16 @@ def _floats(values: Numbers, *, name: str) -> Tensor:
 
 
 class _Loss(nn.Module):
-    """What every loss takes."""
+    """Base class: a loss with a reduction and an index to ignore."""
 
     def __init__(self, *, reduction: F.Reduction, ignore_index: int) -> None:
         super().__init__()
-        check_reduction(reduction)
+        check_choice(reduction, get_args(F.Reduction), name="reduction")
         self.reduction = reduction
         self.ignore_index = ignore_index
+
+    def _options(self) -> dict[str, Any]:
+        return {"reduction": self.reduction, "ignore_index": self.ignore_index}
 
     def extra_repr(self) -> str:
         shapes = [f"{name}={tuple(buffer.shape)}" for name, buffer in self.named_buffers()]
@@ -76,7 +80,7 @@ class _Loss(nn.Module):
 
 
 class _SmoothedLoss(_Loss):
-    """A loss that can smooth labels."""
+    """Base class: a loss with label smoothing."""
 
     def __init__(
         self, *, reduction: F.Reduction, label_smoothing: float, ignore_index: int
@@ -85,11 +89,14 @@ class _SmoothedLoss(_Loss):
         check_fraction(label_smoothing, name="label_smoothing")
         self.label_smoothing = label_smoothing
 
+    def _options(self) -> dict[str, Any]:
+        return {"label_smoothing": self.label_smoothing, **super()._options()}
+
 
 class CostSensitiveLoss(_SmoothedLoss):
-    """A loss with a cost matrix ξ, shape ``(C, C)``, in (0, 1]; all ones is cost-insensitive."""
+    """Base class: a loss with a cost matrix ξ, shape ``(C, C)``, in (0, 1]."""
 
-    function: ClassVar[Callable[..., Tensor]]
+    function: Callable[..., Tensor]
     costs: Tensor
 
     def __init__(
@@ -107,27 +114,24 @@ class CostSensitiveLoss(_SmoothedLoss):
         check_costs(matrix)
         self.register_buffer("costs", matrix)
 
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        return self.function(logits, target, self.costs, **self._options())
+
+
+class FixedCostLoss(CostSensitiveLoss):
+    """Base class: a cost-sensitive loss whose costs do not change."""
+
     @classmethod
     def from_class_counts(
         cls, class_counts: Numbers, *, relative_to: RelativeTo = "total", **options: Any
     ) -> Self:
-        """The loss with the fixed costs H of these training counts, shape ``(C,)``."""
+        """Create the loss with the costs H of the training samples per class, shape ``(C,)``."""
         counts = as_numbers(class_counts, name="class_counts")
         frequencies = F.class_frequencies(counts, relative_to=relative_to)
         return cls(F.frequency_matrix(frequencies), **options)
 
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return self.function(
-            logits,
-            target,
-            self.costs,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-            ignore_index=self.ignore_index,
-        )
 
-
-class CostSensitiveCrossEntropyLoss(CostSensitiveLoss):
+class CostSensitiveCrossEntropyLoss(FixedCostLoss):
     """:func:`~cosen.functional.cost_sensitive_cross_entropy` with its costs as a buffer.
 
     Example:
@@ -139,20 +143,20 @@ class CostSensitiveCrossEntropyLoss(CostSensitiveLoss):
     function = staticmethod(F.cost_sensitive_cross_entropy)
 
 
-class CostSensitiveHingeLoss(CostSensitiveLoss):
+class CostSensitiveHingeLoss(FixedCostLoss):
     """:func:`~cosen.functional.cost_sensitive_hinge` with its costs as a buffer."""
 
     function = staticmethod(F.cost_sensitive_hinge)
 
 
-class CostSensitiveMSELoss(CostSensitiveLoss):
+class CostSensitiveMSELoss(FixedCostLoss):
     """:func:`~cosen.functional.cost_sensitive_mse` with its costs as a buffer."""
 
     function = staticmethod(F.cost_sensitive_mse)
 
 
 class BalancedSoftmaxLoss(_SmoothedLoss):
-    """:func:`~cosen.functional.balanced_softmax`; with ``tau`` the logit-adjusted loss."""
+    """:func:`~cosen.functional.balanced_softmax`; the logit-adjusted loss for other ``tau``."""
 
     class_frequencies: Tensor
 
@@ -175,18 +179,12 @@ class BalancedSoftmaxLoss(_SmoothedLoss):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         return F.balanced_softmax(
-            logits,
-            target,
-            self.class_frequencies,
-            tau=self.tau,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-            ignore_index=self.ignore_index,
+            logits, target, self.class_frequencies, tau=self.tau, **self._options()
         )
 
 
 class LDAMLoss(_Loss):
-    """:func:`~cosen.functional.ldam_loss`; assign ``weight`` to begin deferred re-weighting."""
+    """:func:`~cosen.functional.ldam_loss`; assign ``weight`` to start deferred re-weighting."""
 
     class_frequencies: Tensor
     weight: Tensor
@@ -220,13 +218,12 @@ class LDAMLoss(_Loss):
             max_margin=self.max_margin,
             scale=self.scale,
             weight=self.weight,
-            reduction=self.reduction,
-            ignore_index=self.ignore_index,
+            **self._options(),
         )
 
 
 class FocalLoss(_Loss):
-    """:func:`~cosen.functional.focal_loss`, with a weight for each class if given."""
+    """:func:`~cosen.functional.focal_loss` with an optional weight per class."""
 
     weight: Tensor | None
 
@@ -247,18 +244,11 @@ class FocalLoss(_Loss):
         self.gamma = gamma
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return F.focal_loss(
-            logits,
-            target,
-            gamma=self.gamma,
-            weight=self.weight,
-            reduction=self.reduction,
-            ignore_index=self.ignore_index,
-        )
+        return F.focal_loss(logits, target, gamma=self.gamma, weight=self.weight, **self._options())
 
 
 class ClassBalancedLoss(_SmoothedLoss):
-    """:func:`~cosen.functional.class_balanced_cross_entropy`, its weights worked out once."""
+    """:func:`~cosen.functional.class_balanced_cross_entropy` with precomputed weights."""
 
     weight: Tensor
 
@@ -284,9 +274,7 @@ class ClassBalancedLoss(_SmoothedLoss):
             target,
             self.weight.new_zeros(len(self.weight), len(self.weight)),
             weight=self.weight,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-            ignore_index=self.ignore_index,
+            **self._options(),
         )
 
 
@@ -309,9 +297,5 @@ class SmoothOneSidedRegressionLoss(_Loss):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         return F.smooth_one_sided_regression(
-            logits,
-            target,
-            self.misclassification_costs,
-            reduction=self.reduction,
-            ignore_index=self.ignore_index,
+            logits, target, self.misclassification_costs, **self._options()
         )

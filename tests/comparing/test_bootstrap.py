@@ -1,3 +1,4 @@
+from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
@@ -7,28 +8,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosen import functional as F
+from cosen.comparing import bootstrap
 from cosen.comparing.bootstrap import (
-    LEAST,
+    SMALL_CLASS,
     Change,
-    Pair,
-    make_pair,
+    Spread,
     paired_change,
     sample_scores,
     sample_weights,
 )
-from cosen.costs import validation_error
-from cosen.errors import InputError
+from cosen.costs import BALANCED, OVERALL, Objective
 
-COSTS = np.array([[0.0, 1.0, 2.0], [5.0, 0.0, 1.0], [8.0, 3.0, 0.0]])
-OBJECTIVES = {"overall": "overall", "balanced": "balanced", "expert": COSTS}
+COSTS = torch.tensor([[0.0, 1.0, 2.0], [5.0, 0.0, 1.0], [8.0, 3.0, 0.0]])
+OBJECTIVES = {"overall": OVERALL, "balanced": BALANCED, "costs": Objective.of(COSTS)}
 each_objective = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
 
 
-def random_pair(generator, objective, *, counts=(30, 12, 6), right=(0.8, 0.6)):
-    """Two methods on the same samples, each right so often."""
+@dataclass
+class Run:
+    names: list
+    target: np.ndarray
+    predicted: np.ndarray
+
+
+@pytest.fixture
+def many_draws(monkeypatch):
+    monkeypatch.setattr(bootstrap, "DRAWS", 20_000)
+
+
+def pair_of(target, *predicted, seed=0):
+    """The runs of two methods with one seed. Different seeds have different samples."""
+    names = [f"{seed}/{n}" for n in range(len(target))]
+    return tuple(Run(names, np.array(target), np.array(each)) for each in predicted)
+
+
+def random_pair(generator, *, seed=0, counts=(30, 12, 6), right=(0.8, 0.6)):
+    """Two methods on the same samples, with given shares of right predictions."""
     target = np.repeat(np.arange(len(counts)), counts)
     generator.shuffle(target)
-    given = [
+    predicted = [
         np.where(
             generator.random(len(target)) < share,
             target,
@@ -36,71 +54,85 @@ def random_pair(generator, objective, *, counts=(30, 12, 6), right=(0.8, 0.6)):
         )
         for share in right
     ]
-    return make_pair(target, *given, objective)
+    return pair_of(target, *predicted, seed=seed)
 
 
-def weighted_means(pair, rows):
-    """Both methods' means of some rows, which may hold a row more than once."""
-    return pair.weights[rows] @ pair.first[rows], pair.weights[rows] @ pair.second[rows]
+def change_of(pairs, objective):
+    first, second = zip(*pairs, strict=True)
+    return paired_change(first, second, objective)
 
 
-def slow_interval(pairs, *, draws, same_samples=False, seed=1):
-    """As the docstring says, sample by sample."""
-    generator = np.random.default_rng(seed)
+def score(run, objective, rows):
+    """The weighted mean of some rows, which may contain a row several times."""
+    scores = sample_scores(run.target, run.predicted, objective)
+    return sample_weights(run.target, objective)[rows] @ scores[rows]
+
+
+def slow_interval(pairs, objective, *, draws, same_samples=False):
+    """The interval of the docstring, sample by sample."""
+    generator = np.random.default_rng(1)
     drawn = []
     for _ in range(draws):
         differences, rows = [], None
         for number in generator.integers(len(pairs), size=len(pairs)):
-            pair = pairs[number]
+            first, second = pairs[number]
             if rows is None or not same_samples:
                 rows = np.concatenate(
                     [
-                        generator.choice(np.flatnonzero(pair.classes == label), count)
+                        generator.choice(np.flatnonzero(first.target == label), count)
                         for label, count in zip(
-                            *np.unique(pair.classes, return_counts=True), strict=True
+                            *np.unique(first.target, return_counts=True), strict=True
                         )
                     ]
                 )
-            first, second = weighted_means(pair, rows)
-            differences.append(first - second)
+            differences.append(score(first, objective, rows) - score(second, objective, rows))
         drawn.append(np.mean(differences))
     return np.quantile(drawn, [0.025, 0.975])
 
 
 @each_objective
 @pytest.mark.parametrize("seeds", [1, 3])
-def test_the_interval_is_that_of_explicit_resampling(objective, seeds):
+def test_the_interval_is_that_of_explicit_resampling(objective, seeds, many_draws):
     generator = np.random.default_rng(seeds)
-    pairs = [random_pair(generator, objective) for _ in range(seeds)]
-    change = paired_change(pairs, draws=20_000)
-    low, high = slow_interval(pairs, draws=1000)
-    width = high - low
-    assert (change.low, change.high) == pytest.approx((low, high), abs=0.08 * width)
-
-
-def test_the_same_samples_are_drawn_in_every_seed_where_they_are_the_same():
-    generator = np.random.default_rng(0)
-    pair = random_pair(generator, "balanced")
-    other = Pair(pair.first, np.roll(pair.second, 1), pair.classes, pair.weights)
-    pairs = [pair, other, pair]
-    change = paired_change(pairs, draws=20_000, same_samples=True)
-    low, high = slow_interval(pairs, draws=1000, same_samples=True)
+    pairs = [random_pair(generator, seed=seed) for seed in range(seeds)]
+    change = change_of(pairs, objective)
+    low, high = slow_interval(pairs, objective, draws=1000)
     assert (change.low, change.high) == pytest.approx((low, high), abs=0.08 * (high - low))
-    independent = paired_change(pairs, draws=20_000)
+
+
+def test_samples_that_all_seeds_share_are_drawn_together(many_draws):
+    one, other = random_pair(np.random.default_rng(0))
+    target, first, second = one.target, one.predicted, other.predicted
+    rolled = np.where(np.roll(second == target, 1), target, (target + 1) % 3)
+    shared = [pair_of(target, first, each) for each in (second, rolled, second)]
+    change = change_of(shared, BALANCED)
+    low, high = slow_interval(shared, BALANCED, draws=1000, same_samples=True)
+    assert (change.low, change.high) == pytest.approx((low, high), abs=0.08 * (high - low))
+    apart = [
+        pair_of(target, one.predicted, other.predicted, seed=seed)
+        for seed, (one, other) in enumerate(shared)
+    ]
+    independent = change_of(apart, BALANCED)
     assert change.high - change.low > 1.2 * (independent.high - independent.low)
 
 
 def test_hand_worked():
     # class 0: the first method is right on 1 more of 4; class 1: on both of 2, the other on none
-    target = np.array([0, 0, 0, 0, 1, 1])
-    first, second = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 1, 1, 0, 0])
-    assert paired_change([make_pair(target, first, second, "overall")]).mean == pytest.approx(3 / 6)
-    balanced = make_pair(target, first, second, "balanced")
-    assert paired_change([balanced]).mean == pytest.approx((1 / 4 + 1) / 2)
-    costs = np.array([[0.0, 2.0], [4.0, 0.0]])
-    cost = make_pair(target, first, second, costs)
-    assert paired_change([cost]).mean == pytest.approx((2 * 1 + 4 * 2) / 6 / 4)
-    assert paired_change([balanced, balanced]).mean == pytest.approx(0.625)
+    pair = pair_of([0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 0, 0])
+    assert change_of([pair], OVERALL).mean == pytest.approx(3 / 6)
+    assert change_of([pair], BALANCED).mean == pytest.approx((1 / 4 + 1) / 2)
+    costs = Objective.of([[0.0, 2.0], [4.0, 0.0]])
+    assert change_of([pair], costs).mean == pytest.approx((2 * 1 + 4 * 2) / 6 / 4)
+    assert change_of([pair, pair], BALANCED).mean == pytest.approx(0.625)
+
+
+def test_tensors_and_arrays_give_the_same():
+    pair = random_pair(np.random.default_rng(0))
+    tensors = [
+        Run(run.names, torch.from_numpy(run.target), torch.from_numpy(run.predicted))
+        for run in pair
+    ]
+    assert change_of([tensors], BALANCED) == change_of([pair], BALANCED)
 
 
 @each_objective
@@ -115,39 +147,35 @@ def test_scores_agree_with_the_validation_error(objective, data):
     confusion = F.confusion_matrix(
         torch.from_numpy(target), torch.from_numpy(predicted), num_classes=3
     )
-    if isinstance(objective, str):
-        assert score == pytest.approx(1 - validation_error(confusion, objective))
-    else:
-        assert score == pytest.approx(-validation_error(confusion, torch.from_numpy(objective)))
+    best = 0 if objective.name == "costs" else 1
+    assert score == pytest.approx(best - objective.error(confusion))
 
 
 @each_objective
 @pytest.mark.parametrize("same_samples", [False, True])
 def test_swapping_the_methods_negates_the_interval(objective, same_samples):
     generator = np.random.default_rng(5)
-    pairs = [random_pair(generator, objective) for _ in range(2)]
+    pairs = [random_pair(generator, seed=seed) for seed in range(2)]
     if same_samples:
-        pairs[1] = Pair(pairs[0].second, pairs[0].second, pairs[0].classes, pairs[0].weights)
-    swapped = [Pair(pair.second, pair.first, pair.classes, pair.weights) for pair in pairs]
-    change = paired_change(pairs, same_samples=same_samples)
-    other = paired_change(swapped, same_samples=same_samples)
+        pairs[1] = (pairs[0][1], pairs[0][1])
+    change = change_of(pairs, objective)
+    other = change_of([pair[::-1] for pair in pairs], objective)
     assert (other.mean, other.low, other.high) == pytest.approx(
         (-change.mean, -change.high, -change.low), abs=1e-15
     )
 
 
 @each_objective
-def test_equal_methods_do_not_differ_at_all(objective):
-    pair = random_pair(np.random.default_rng(0), objective)
-    equal = Pair(pair.first, pair.first, pair.classes, pair.weights)
-    assert paired_change([equal] * 3) == Change(0.0, 0.0, 0.0)
-    assert paired_change([equal] * 3).within_noise
+def test_equal_methods_do_not_differ(objective):
+    first, _ = random_pair(np.random.default_rng(0))
+    change = change_of([(first, first)] * 3, objective)
+    assert change == Change(0.0, 0.0, 0.0)
+    assert change.within_noise
 
 
-def test_the_same_seed_gives_the_same_interval():
-    pairs = [random_pair(np.random.default_rng(0), "balanced")]
-    assert paired_change(pairs) == paired_change(pairs)
-    assert paired_change(pairs) != paired_change(pairs, seed=1)
+def test_the_interval_does_not_change_from_call_to_call():
+    pairs = [random_pair(np.random.default_rng(0))]
+    assert change_of(pairs, BALANCED) == change_of(pairs, BALANCED)
 
 
 @pytest.mark.parametrize(
@@ -160,67 +188,71 @@ def test_within_noise(low, high, noise):
 @pytest.mark.parametrize(
     ("seeds", "samples", "least", "most"),
     [
-        (1, 48, 0.88, 1.0),  # there is no luck of seeds in one
+        (1, 48, 0.88, 1.0),  # with one seed, seeds do not vary
         (8, 48, 0.88, 1.0),
-        (3, 4800, 0.55, 0.85),  # too narrow, as the docstring warns: seeds are few and matter most
+        (3, 4800, 0.55, 0.85),  # too narrow, as the docstring warns: few seeds that vary much
     ],
 )
-def test_it_covers_the_truth_as_often_as_it_says(seeds, samples, least, most):
+def test_the_interval_covers_the_truth_as_often_as_documented(
+    seeds, samples, least, most, monkeypatch
+):
+    monkeypatch.setattr(bootstrap, "DRAWS", 300)
     generator = np.random.default_rng(0)
     counts = (samples * 5 // 8, samples // 4, samples // 8)
     truth, covered, repeats = 0.1, 0, 120
     for _ in range(repeats):
         luck = generator.normal(0, 0.03, seeds) if seeds > 1 else [0.0]
         pairs = [
-            random_pair(generator, "overall", counts=counts, right=(0.75 + own, 0.65))
-            for own in luck
+            random_pair(generator, seed=seed, counts=counts, right=(0.75 + own, 0.65))
+            for seed, own in enumerate(luck)
         ]
-        change = paired_change(pairs, draws=300)
+        change = change_of(pairs, OVERALL)
         covered += change.low <= truth <= change.high
     assert least <= covered / repeats <= most
 
 
-def test_one_sample_a_class_is_no_certainty():
-    classes = np.arange(6)
-    second = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
-    pair = Pair(np.ones(6), second, classes, np.full(6, 1 / 6))
-    assert paired_change([pair]).within_noise  # one sample more is right: that may be luck
+def test_one_sample_per_class_is_not_certain():
+    target = np.arange(6)
+    second = np.array([0, 1, 2, 3, 4, 0])
+    change = change_of([pair_of(target, target, second)], OVERALL)
+    assert change.within_noise  # one more sample is right, which may be luck
 
 
 def test_a_small_class_is_drawn_with_the_next():
-    classes = np.repeat([0, 1, 2], [1, LEAST, 40])
-    first = np.where(classes == 0, 1.0, 0.0)
-    weights = sample_weights(classes, "balanced")
-    change = paired_change([Pair(first, np.zeros(len(classes)), classes, weights)])
+    target = np.repeat([0, 1, 2], [1, SMALL_CLASS, 40])
+    second = np.where(target == 0, 1, target)
+    change = change_of([pair_of(target, target, second)], BALANCED)
     assert change.mean == pytest.approx(1 / 3)
     assert change.low == 0
     assert change.high > 1 / 3
 
 
-def test_twenty_methods_take_no_time():
+def test_many_samples_take_little_time():
     generator = np.random.default_rng(0)
     pairs = [
-        random_pair(generator, "balanced", counts=(1000,) * 10, right=(0.9, 0.85)) for _ in range(3)
+        random_pair(generator, seed=seed, counts=(1000,) * 10, right=(0.9, 0.85))
+        for seed in range(3)
     ]
     start = perf_counter()
-    change = paired_change(pairs)
-    assert perf_counter() - start < 2  # some hundredths of a second on an idle machine
+    change = change_of(pairs, BALANCED)
+    assert perf_counter() - start < 2  # a few hundredths of a second on an idle machine
     assert not change.within_noise
 
 
-def test_bad_input_is_refused():
-    one = np.ones(2)
-    with pytest.raises(InputError, match="same samples"):
-        Pair(one, np.ones(3), np.zeros(2, int), one / 2)
-    with pytest.raises(InputError, match="sum to 1, but sum to 2"):
-        Pair(one, one, np.zeros(2, int), one)
-    with pytest.raises(InputError, match="at least one seed"):
-        paired_change([])
-    pair = Pair(one, one, np.zeros(2, int), one / 2)
-    with pytest.raises(InputError, match="level between 0 and 1"):
-        paired_change([pair], level=95)
-    other = Pair(one, one, np.ones(2, int), one / 2)
-    with pytest.raises(InputError, match="classes differ"):
-        paired_change([pair, other], same_samples=True)
-    with pytest.raises(InputError, match="'overall', 'balanced' or a matrix"):
-        sample_scores(np.array([0]), np.array([0]), "recall")
+def test_the_mean_and_the_deviation_of_values():
+    assert Spread.of([]) is None
+    assert Spread.of([0.5]) == Spread(0.5, None, 1)
+    assert Spread.of([0.25, 0.75]) == Spread(0.5, pytest.approx(0.5**0.5 / 2), 2)
+
+
+def test_a_mean_is_compared_by_its_95_per_cent_interval():
+    """By Student's t: 12.706 standard errors with two seeds, 4.303 with three."""
+    three = Spread.of([1.0, 2.0, 3.0])
+    assert three.half_interval == pytest.approx(4.302653 / 3**0.5)
+    assert [three.against(number) for number in (-0.49, -0.48, 2, 4.48, 4.49)] == [
+        *("above", "within", "within", "within", "below"),
+    ]
+    assert Spread.of([1.0, 3.0]).half_interval == pytest.approx(12.706205)
+    assert Spread.of([1.0, 1.0]).against(1.1) == "below"
+    assert Spread.of([1.0]).half_interval is None
+    assert Spread.of([1.0]).against(99.0) is None

@@ -1,46 +1,71 @@
 import csv
 import io
-import json
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from cosen.comparing.bootstrap import make_pair, paired_change
-from cosen.comparing.leaderboard import CHANGES, METRICS, Leaderboard, make_leaderboard
-from cosen.costs import validation_error
+from cosen.comparing.bootstrap import paired_change
+from cosen.comparing.leaderboard import CHANGES, METRICS, Leaderboard, make_leaderboard, read_grid
+from cosen.costs import BALANCED, OVERALL, Objective
 from cosen.errors import RunError
-from cosen.training.evaluation import Outputs, summarise
+from cosen.networks.network import Outputs
+from cosen.training.config import TrainConfig
+from cosen.training.evaluation import summarise
+from cosen.training.records import (
+    DataRecord,
+    ImageNames,
+    RunMetrics,
+    RunRecord,
+    SplitCounts,
+)
 from cosen.training.run_folder import RunFolder
 
-CLASS_COUNTS = (100, 50, 5)
-COSTS = torch.tensor([[0.0, 1.0, 2.0], [5.0, 0.0, 1.0], [8.0, 3.0, 0.0]])
+CLASS_COUNTS = torch.tensor([100, 50, 5])
+COSTS = Objective.of([[0.0, 1.0, 2.0], [5.0, 0.0, 1.0], [8.0, 3.0, 0.0]])
 
 
 def write_run(
-    path, *, val, test, seconds=None, fingerprint="split", names=None, objective="balanced"
+    path, *, val, test, seconds=None, fingerprint="split", names=None, objective=BALANCED
 ):
-    """A finished run, each part as its true and its predicted classes."""
+    """Write a finished run, given true and predicted classes of each part."""
     run = RunFolder(path)
     path.mkdir(parents=True)
-    tensors, metrics = {}, {}
+    outputs = {}
     for part, (target, predicted) in {"val": val, "test": test}.items():
         logits = 4 * torch.nn.functional.one_hot(torch.tensor(predicted), len(CLASS_COUNTS)).float()
-        outputs = Outputs(logits, logits, torch.tensor(target))
-        tensors |= {f"{part}_logits": logits, f"{part}_target": outputs.target}
-        metrics[part] = summarise(
-            outputs, class_counts=CLASS_COUNTS, objective=objective, temperature=1.0
-        )
-    about = {"config": {}, "class_names": ["cat", "dog", "elk"], "fingerprint": fingerprint}
-    run.write_about(about if seconds is None else about | {"seconds": seconds})
-    run.write_predictions(
-        tensors,
-        names or {part: [f"{fingerprint}/{row}" for row in range(999)] for part in ("val", "test")},
-    )
-    run.write_metrics(metrics)
+        outputs[part] = Outputs(logits, logits, torch.tensor(target))
+    metrics = {
+        part: summarise(found, class_counts=CLASS_COUNTS, objective=objective, temperature=1.0)
+        for part, found in outputs.items()
+    }
+    RunRecord(
+        version="0.1.0",
+        started="2026-11-16T02:32:04+00:00",
+        command=("cosen",),
+        config=TrainConfig(),
+        versions={},
+        platform="Linux",
+        seconds=seconds,
+        data=DataRecord(
+            fingerprint=fingerprint,
+            class_names=("cat", "dog", "elk"),
+            class_counts=SplitCounts(train=CLASS_COUNTS, val=CLASS_COUNTS, test=CLASS_COUNTS),
+            network="small-cnn",
+            size=(8, 8, 1),
+        ),
+    ).write(path)
+    named = names or [f"{fingerprint}/{row}" for row in range(999)]
+    run.write_predictions(outputs, ImageNames(val=named, test=named))
+    RunMetrics(**metrics).write(path)
     return run
+
+
+def board_of(runs, failures=None, **options):
+    return make_leaderboard(read_grid(runs), failures or {}, **options)
 
 
 def random_part(generator, share, *, counts=(60, 40, 20)):
@@ -89,7 +114,7 @@ def test_hand_worked(tmp_path):
         }
         for method, by_seed in {"baseline": plain, "cosen": costs}.items()
     }
-    board = make_leaderboard(runs, {}, objective="balanced")
+    board = board_of(runs, objective=BALANCED)
     assert [row.method for row in board.rows] == ["cosen", "baseline"]
     assert (board.baseline, board.seeds) == ("baseline", (0, 1))
     row, reference = board.rows
@@ -111,15 +136,15 @@ def test_hand_worked(tmp_path):
     assert row.changes["objective"] == row.changes["mean_recall"]
 
 
-@pytest.mark.parametrize("objective", ["overall", "balanced", COSTS], ids=["all", "mean", "costs"])
+@pytest.mark.parametrize("objective", [OVERALL, BALANCED, COSTS], ids=lambda each: each.name)
 def test_the_error_is_that_of_the_objective(tmp_path, objective):
     runs = random_runs(tmp_path, {"baseline": 0.6, "cosen": 0.8})
-    board = make_leaderboard(runs, {}, objective=objective)
+    board = board_of(runs, objective=objective)
     for row in board.rows:
         confusions = [
-            torch.tensor(run.metrics()["test"]["confusion"]) for run in runs[row.method].values()
+            torch.tensor(run.metrics().test.confusion) for run in runs[row.method].values()
         ]
-        errors = [validation_error(confusion, objective) for confusion in confusions]
+        errors = [objective.error(confusion) for confusion in confusions]
         assert row.test["error"].mean == pytest.approx(np.mean(errors))
         assert row.test["error"].deviation == pytest.approx(np.std(errors, ddof=1))
     row, reference = board.rows
@@ -132,7 +157,7 @@ def test_the_error_is_that_of_the_objective(tmp_path, objective):
 def test_the_order_is_by_the_objective_on_test_and_failures_are_last(tmp_path):
     runs = random_runs(tmp_path, {"poor": 0.4, "good": 0.9, "baseline": 0.6})
     failures = {"smote": {0: "no memory", 1: "no memory", 2: "no memory"}}
-    board = make_leaderboard({"gone": {}} | runs, failures, objective="overall")
+    board = board_of({"gone": {}} | runs, failures, objective=OVERALL)
     assert [row.method for row in board.rows] == ["good", "baseline", "poor", "gone", "smote"]
     failed = row_of(board, "smote")
     assert failed.has_failed
@@ -144,13 +169,13 @@ def test_some_seeds_failed(tmp_path):
     runs = random_runs(tmp_path, {"baseline": 0.6, "cosen": 0.8})
     del runs["cosen"][1], runs["baseline"][0]
     failures = {"cosen": {1: "the loss is not finite", 2: "killed, then finished"}}
-    row = row_of(make_leaderboard(runs, failures, objective="overall"), "cosen")
+    row = row_of(board_of(runs, failures, objective=OVERALL), "cosen")
     assert row.seeds == (0, 2)
     assert row.failures == {1: "the loss is not finite"}
-    both = row_of(make_leaderboard(random_subset(runs, [2]), {}, objective="overall"), "cosen")
+    both = row_of(board_of(random_subset(runs, [2]), objective=OVERALL), "cosen")
     assert row.changes == both.changes  # over the one seed that both have
     del runs["baseline"][2]
-    assert row_of(make_leaderboard(runs, {}, objective="overall"), "cosen").changes == {}
+    assert row_of(board_of(runs, objective=OVERALL), "cosen").changes == {}
 
 
 def random_subset(runs, seeds):
@@ -159,40 +184,40 @@ def random_subset(runs, seeds):
 
 def test_without_a_baseline_there_are_no_changes(tmp_path):
     runs = random_runs(tmp_path, {"cosen": 0.8, "smote": 0.7})
-    board = make_leaderboard(runs, {}, objective="balanced")
+    board = board_of(runs, objective=BALANCED)
     assert board.baseline is None
     assert all(row.changes == {} for row in board.rows)
-    board = make_leaderboard(runs, {}, objective="balanced", baseline="smote")
+    board = board_of(runs, objective=BALANCED, baseline="smote")
     assert board.baseline == "smote"
     assert row_of(board, "cosen").changes["objective"].mean > 0
 
 
 def test_one_seed_has_no_spread(tmp_path):
     runs = random_runs(tmp_path, {"baseline": 0.6, "cosen": 0.8}, seeds=(3,))
-    row = make_leaderboard(runs, {}, objective="balanced").rows[0]
+    row = board_of(runs, objective=BALANCED).rows[0]
     assert row.test["accuracy"].deviation is None
     assert row.changes["accuracy"].low < row.changes["accuracy"].mean
 
 
 def test_a_class_that_is_not_tested(tmp_path):
     runs = random_runs(tmp_path, {"baseline": 0.6, "cosen": 0.8}, counts=(60, 40))
-    board = make_leaderboard(runs, {}, objective="balanced")
+    board = board_of(runs, objective=BALANCED)
     row = board.rows[0]
     assert row.test["rare_recall"] is None  # of the elk there is none
     assert row.test["mean_recall"].mean == pytest.approx(1 - row.test["error"].mean, abs=1e-6)
     assert " - |" in board.markdown()
-    assert Leaderboard.from_json(json.loads(json.dumps(board.as_json()))) == board
+    assert Leaderboard.model_validate_json(board.model_dump_json()) == board
 
 
 def test_seconds_are_none_where_runs_do_not_say(tmp_path):
     runs = random_runs(tmp_path, {"baseline": 0.6})
-    assert make_leaderboard(runs, {}, objective="balanced").rows[0].seconds is None
+    assert board_of(runs, objective=BALANCED).rows[0].seconds is None
 
 
 def test_the_same_test_samples_in_all_seeds_are_drawn_together(tmp_path):
     generator = np.random.default_rng(0)
     parts = {method: random_part(generator, 0.7) for method in ("baseline", "cosen")}
-    names = {part: list(map(str, range(120))) for part in ("val", "test")}
+    names = list(map(str, range(120)))
     runs = {
         method: {
             seed: write_run(tmp_path / f"{method}-{seed}", val=part, test=part, names=names)
@@ -200,11 +225,14 @@ def test_the_same_test_samples_in_all_seeds_are_drawn_together(tmp_path):
         }
         for method, part in parts.items()
     }
-    change = row_of(make_leaderboard(runs, {}, objective="overall"), "cosen").changes["accuracy"]
+    change = row_of(board_of(runs, objective=OVERALL), "cosen").changes["accuracy"]
     (target, plain), (_, own) = parts["baseline"], parts["cosen"]
-    pairs = [make_pair(target, own, plain, "overall")] * 3
-    assert change == paired_change(pairs, same_samples=True)
-    assert change != paired_change(pairs)
+    for names, same in ("aaa", True), ("abc", False):
+        first, second = (
+            [SimpleNamespace(names=[name], target=target, predicted=given) for name in names]
+            for given in (own, plain)
+        )
+        assert (change == paired_change(first, second, OVERALL)) is same
 
 
 def test_runs_of_different_splits_are_refused(tmp_path):
@@ -217,16 +245,16 @@ def test_runs_of_different_splits_are_refused(tmp_path):
         "val": {"val": (target[:-1], given[:-1]), "test": part},
     }.items():
         other = write_run(tmp_path / name, **second)
-        with pytest.raises(RunError, match=f"a and .*{name} were not made on the same split: st"):
-            make_leaderboard({"a": {0: first}, "b": {0: other}}, {}, objective="overall")
-        make_leaderboard({"a": {0: first}, "b": {1: other}}, {}, objective="overall")
+        with pytest.raises(RunError, match=f"a and .*{name} have different splits: compare again"):
+            read_grid({"a": {0: first}, "b": {0: other}})
+        read_grid({"a": {0: first}, "b": {1: other}})
 
 
 def test_a_run_that_is_not_finished_is_refused(tmp_path):
     runs = random_runs(tmp_path, {"cosen": 0.8}, seeds=(0,))
     (tmp_path / "cosen-0" / "metrics.json").unlink()
     with pytest.raises(RunError, match="not finished"):
-        make_leaderboard(runs, {}, objective="overall")
+        board_of(runs, objective=OVERALL)
 
 
 @pytest.fixture
@@ -236,16 +264,20 @@ def board(tmp_path):
     runs = random_runs(tmp_path, {"baseline": 0.6, "cosen": 0.8, "ldam": 0.7}, seconds=seconds)
     del runs["ldam"][1]
     failures = {"ldam": {1: "no\nmemory"}, "smote": dict.fromkeys(range(3), "too few cats")}
-    made = make_leaderboard(runs, failures, objective="balanced")
-    shutil.rmtree(tmp_path)  # it rests on nothing else
+    made = board_of(runs, failures, objective=BALANCED)
+    shutil.rmtree(tmp_path)  # it needs no files
     return made
 
 
-def test_it_is_read_back_as_it_was(board):
-    text = json.dumps(board.as_json())
-    assert Leaderboard.from_json(json.loads(text)) == board
-    costs = replace(board, measure=replace(board.measure, objective="expert", largest_cost=8.0))
-    assert Leaderboard.from_json(costs.as_json()) == costs
+def test_it_is_read_back_as_it_was(board, tmp_path):
+    tmp_path.mkdir()
+    for written in (board, board.changed(objective="costs", largest_cost=8.0)):
+        written.write(tmp_path)
+        assert Leaderboard.read(tmp_path) == written
+    text = (tmp_path / "leaderboard.json").read_text().replace('"costs"', '"cost"')
+    (tmp_path / "leaderboard.json").write_text(text)
+    with pytest.raises(RunError, match=r"leaderboard\.json is damaged: objective must be one of"):
+        Leaderboard.read(tmp_path)
 
 
 def test_csv(board):
@@ -278,16 +310,16 @@ def test_markdown(board):
     )
     assert lines[5] == "| smote |" + " - |" * 7
     assert lines[7:] == [
-        "On test, in per cent, mean ± standard deviation over 3 seeds. Change: of mean class "
-        "recall against baseline, with its 95 % interval.",
+        "On test, in per cent, mean ± standard deviation over 3 seeds. Change in mean class "
+        "recall against baseline, with 95 % interval.",
         "",
-        "ldam rests on 2 of 3 seeds; failed: seed 1: no memory",
+        "ldam has 2 of 3 seeds; failed: seed 1: no memory",
         "",
         "smote failed: too few cats",
     ]
 
 
 def test_no_run_at_all():
-    board = make_leaderboard({}, {}, objective="overall")
+    board = board_of({}, objective=OVERALL)
     assert board.rows == ()
     assert board.csv() == "\n"

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from cosen.data.arrays import from_arrays
 from cosen.data.augmentation import NAMES, Augmentation
 from cosen.data.batches import (
     GREY,
@@ -12,8 +11,9 @@ from cosen.data.batches import (
     Share,
     batch_positions,
 )
+from cosen.data.decoding import Preprocess
 from cosen.data.image_cache import decode_images
-from cosen.data.preprocess import Preprocess
+from cosen.data.sources import from_arrays
 from cosen.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -28,7 +28,7 @@ def decoded():
 
 def test_every_image_once_with_its_label(decoded):
     batches = Batches(decoded, decoded.data, batch_size=4, normalise=IMAGENET)
-    images, targets, weights = zip(*batches, strict=True)
+    images, targets, weights, _ = zip(*batches, strict=True)
     assert weights == (1.0, 1.0, 1.0)
     assert [len(target) for target in targets] == [4, 4, 2]
     assert len(batches) == 3
@@ -55,9 +55,9 @@ def test_the_order_is_drawn_anew_from_the_generator(decoded):
 
 def test_a_part_of_the_data(decoded):
     part = decoded.data.take(decoded.data.labels == 2)
-    batches = Batches(decoded, part, batch_size=2, normalise=IMAGENET, drop_last=True)
-    assert len(batches) == 1
-    assert [batch.target.tolist() for batch in batches] == [[2, 2]]
+    batches = Batches(decoded, part, batch_size=2, normalise=IMAGENET)
+    assert len(batches) == 2
+    assert [batch.target.tolist() for batch in batches] == [[2, 2], [2]]
 
 
 def test_no_images_no_batches(decoded):
@@ -67,11 +67,11 @@ def test_no_images_no_batches(decoded):
 
 def test_what_does_not_fit_is_refused(decoded):
     other = from_arrays(PIXELS, LABELS)
-    with pytest.raises(InputError, match="not of the data"):
+    with pytest.raises(InputError, match="split of the decoded dataset"):
         Batches(decoded, other, batch_size=2, normalise=IMAGENET)
     with pytest.raises(InputError, match="batch_size"):
         Batches(decoded, decoded.data, batch_size=0, normalise=IMAGENET)
-    with pytest.raises(InputError, match="3 channels, but are normalised for 1"):
+    with pytest.raises(InputError, match="3 channels, but normalise has 1"):
         Batches(decoded, decoded.data, batch_size=2, normalise=GREY)
 
 
@@ -149,11 +149,11 @@ def test_in_batches(decoded):
         normalise=IMAGENET,
         augment=augmentation("flip", "mixup"),
     )
-    for images, target, _ in batches:
+    for images, target, *_ in batches:
         assert images.shape == (5, 3, 16, 16)
         assert target.shape == (5, 3)
 
 
 def test_an_unknown_augmentation_lists_the_choices():
-    with pytest.raises(InputError, match="'warp' is not known: use crop, flip"):
+    with pytest.raises(InputError, match="no augmentation 'warp': choose from crop, flip"):
         augmentation("warp")

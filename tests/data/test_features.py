@@ -5,12 +5,12 @@ from safetensors import SafetensorError
 from torch import nn
 
 from cosen.data import features as features_module
-from cosen.data.arrays import from_arrays
 from cosen.data.batches import IMAGENET
 from cosen.data.cache_folder import CacheFolder
+from cosen.data.decoding import Preprocess
 from cosen.data.features import embed, weights_digest
 from cosen.data.image_cache import decode_images
-from cosen.data.preprocess import Preprocess
+from cosen.data.sources import from_arrays
 from cosen.errors import DataError, InputError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
@@ -91,7 +91,7 @@ def test_a_computation_that_was_cut_off_goes_on(decoded):
 
 
 def test_a_network_that_gives_no_features_is_refused(decoded):
-    with pytest.raises(InputError, match=r"features of the shape \(B, D\), but Identity gave"):
+    with pytest.raises(InputError, match=r"features of shape \(B, D\), but Identity returned"):
         compute(nn.Identity(), decoded)
 
 

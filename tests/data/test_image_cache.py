@@ -11,12 +11,11 @@ from filelock import FileLock
 from PIL import Image
 
 from cosen.data import image_cache
-from cosen.data.arrays import from_arrays
 from cosen.data.cache_folder import CacheFolder
-from cosen.data.folder import from_folder
+from cosen.data.decoding import Preprocess
 from cosen.data.image_cache import decode_images
 from cosen.data.inspection import inspect_data
-from cosen.data.preprocess import Preprocess
+from cosen.data.sources import from_arrays, from_folder
 from cosen.data.splits import FractionSplit, split_images
 from cosen.errors import DataError, InputError
 
@@ -93,7 +92,7 @@ def test_broken_images_are_left_out_if_asked(make_folder, caplog):
     for _ in range(2):
         decoded = decode_images(from_folder(root), SIZE, skip_broken=True)
         assert decoded.data.class_counts.tolist() == [2, 3]
-        assert "left out 1 broken files of 6" in caplog.text
+        assert "skipped 1 broken files of 6" in caplog.text
         caplog.clear()
 
 
@@ -163,7 +162,7 @@ def test_the_bound_is_kept_and_the_longest_unused_goes(make_folder, tmp_path):
         keys.append(decode_images(data, Preprocess(8, 8, fit=fit), cache=cache).key)
         time.sleep(0.02)
     assert [entry.key for entry in cache.entries()] == keys[1:]
-    with pytest.raises(DataError, match="do not fit a cache of"):
+    with pytest.raises(DataError, match="do not fit in a cache of"):
         decode_images(data, Preprocess(200, 200), cache=cache)
     assert cache.clear() == 2 * one
     assert cache.entries() == []
@@ -181,7 +180,7 @@ def test_what_a_killed_process_left_is_not_taken_for_whole(make_folder, tmp_path
 
 def test_a_cache_that_cannot_be_written_says_so(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="name another with COSEN_CACHE"):
+    with pytest.raises(DataError, match="choose another with COSEN_CACHE"):
         CacheFolder(tmp_path / "file" / "below")
     monkeypatch.setenv("COSEN_CACHE_BYTES", "lots")
     with pytest.raises(DataError, match="COSEN_CACHE_BYTES"):
@@ -301,9 +300,9 @@ def test_a_database_that_is_none_is_made_again(make_folder, decodings):
 
 FULL_DISK = """
 import resource, sys
-from cosen.data.folder import from_folder
+from cosen.data.sources import from_folder
 from cosen.data.image_cache import decode_images
-from cosen.data.preprocess import Preprocess
+from cosen.data.decoding import Preprocess
 from cosen.errors import DataError
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
@@ -319,7 +318,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(make_folder, tmp_path):
     command = [sys.executable, "-c", FULL_DISK, str(make_folder(cat=2, dog=2))]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "cannot write" in done.stdout
-    assert "name another cache folder with COSEN_CACHE" in done.stdout
+    assert "choose another cache folder with COSEN_CACHE" in done.stdout
     assert CacheFolder().entries() == []
 
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosen.data.arrays import from_arrays
 from cosen.data.imbalance import make_imbalanced, parse_imbalance
+from cosen.data.sources import from_arrays
 from cosen.errors import DataError, InputError
 
 

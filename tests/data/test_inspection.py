@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cosen.data.arrays import from_arrays
-from cosen.data.csv_table import from_table
-from cosen.data.folder import from_folder
 from cosen.data.inspection import inspect_data
-from cosen.data.open import open_data
+from cosen.data.sources import from_arrays, from_folder, from_table, open_data
 
 
 def test_counts_imbalance_and_sizes(make_folder):
@@ -44,7 +41,7 @@ def test_leaks_and_conflicts(make_folder):
     Image.open(train / "cat" / "001.png").save(root / "test" / "cat" / "resaved.tiff")
     Image.open(train / "cat" / "002.png").save(train / "dog" / "conflict.bmp")
     inspection = inspect_data(from_folder(root))
-    assert {frozenset(twins.names) for twins in inspection.leaks} == {
+    assert {frozenset(group.names) for group in inspection.leaks} == {
         frozenset({"train/dog/000.png", "test/dog/leak.png"}),
         frozenset({"train/cat/001.png", "test/cat/resaved.tiff"}),
     }
@@ -53,6 +50,14 @@ def test_leaks_and_conflicts(make_folder):
     said = " ".join(inspection.suggestions)
     assert "Images in more than one split: 2;" in said
     assert "Images in more than one class: 1;" in said
+    lines = str(inspection).splitlines()
+    assert lines[1:4] == ["class  train  test", "cat        4     1", "dog        5     1"]
+    assert "duplicates    3 groups of duplicates, 2 across splits, 1 across classes" in lines
+    assert "Duplicates across splits:" in lines
+    assert "  train/dog/000.png = test/dog/leak.png" in lines or (
+        "  test/dog/leak.png = train/dog/000.png" in lines
+    )
+    assert lines[-len(inspection.suggestions) :] == [f"- {text}" for text in inspection.suggestions]
 
 
 def test_broken_and_animated_files(make_folder):
@@ -63,6 +68,10 @@ def test_broken_and_animated_files(make_folder):
     inspection = inspect_data(from_folder(root))
     assert inspection.broken == {"cat/bad.jpg": "not an image"}
     assert inspection.animated == ("dog/moving.gif",)
+    text = str(inspection)
+    assert ": 10 files, 1 of them broken, 2 classes\n" in text
+    assert "\nduplicates    none\n" in text
+    assert "\nBroken files:\n  cat/bad.jpg: not an image\n" in text
 
 
 def test_groups_are_counted(make_folder):
@@ -70,7 +79,20 @@ def test_groups_are_counted(make_folder):
     lines = ["path,label,group"]
     lines += [f"{name}/00{i}.png,{name},{name}" for name in ("cat", "dog") for i in (0, 1)]
     (root / "t.csv").write_text("\n".join(lines))
-    assert inspect_data(from_table(root / "t.csv")).groups == 2
+    inspection = inspect_data(from_table(root / "t.csv"))
+    assert inspection.groups == 2
+    assert "\ngroups        2, each kept in one split\n" in str(inspection)
+
+
+def test_the_summary_aligns_wide_names_and_shortens_long_lists():
+    images = np.repeat(np.arange(25, dtype=np.uint8), 2)[:, None, None] * np.ones((1, 4, 4), "u1")
+    data = from_arrays(images, np.arange(50) % 2, class_names=("日本", "cat"))
+    lines = str(inspect_data(data)).splitlines()
+    assert lines[0] == "arrays: 50 images, 2 classes"
+    assert lines[1:4] == ["class  images", "日本       25", "cat        25"]
+    assert "duplicates    25 groups of duplicates, 25 across classes" in lines
+    assert "  0 = 1" in lines
+    assert "  and 5 more (--json lists all)" in lines
 
 
 def test_as_json_is_plain():
@@ -85,7 +107,7 @@ def test_rsmas_has_two_test_images_in_train():
     if not (root / "rsmas").is_dir():
         pytest.skip(f"no rsmas under {root}")
     leaks = inspect_data(open_data("rsmas", root=root)).leaks
-    assert {name for twins in leaks for name in twins.names if name.startswith("test")} == {
+    assert {name for group in leaks for name in group.names if name.startswith("test")} == {
         "test/ACER/T68.jpg",
         "test/MCAV/T30.jpg",
     }

@@ -1,4 +1,4 @@
-"""Values are always looked at, but for the losses where that has a price."""
+"""Values are always checked, except in losses where reading them is expensive."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ ZEROS = torch.zeros(2, 2)
 
 
 @pytest.fixture(autouse=True)
-def values_have_a_price(monkeypatch):
+def values_are_expensive(monkeypatch):
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
 
 
@@ -34,6 +34,7 @@ def test_losses_do_not_read_values():
         lambda: F.confusion_matrix(torch.tensor([2]), torch.tensor([0]), num_classes=2),
         lambda: F.overall_accuracy(-torch.ones(2, 2)),
         lambda: F.one_vs_rest_auc(ZEROS, torch.tensor([0, 2])),
+        lambda: F.calibration_bins(ZEROS - 1, torch.tensor([0, 1])),
         lambda: F.expected_calibration_error(ZEROS - 1, torch.tensor([0, 1])),
         lambda: F.class_separability(ZEROS / 0, torch.tensor([0, 1]), num_classes=2),
         lambda: cosen.CostSensitiveHingeLoss(ZEROS),
@@ -42,6 +43,6 @@ def test_losses_do_not_read_values():
         lambda: cosen.SmoothOneSidedRegressionLoss(ZEROS + 1),
     ],
 )
-def test_all_else_does(call):
+def test_all_other_functions_do(call):
     with pytest.raises(InputError):
         call()

@@ -75,7 +75,7 @@ def test_a_factor_is_switched_off_by_none_or_an_infinite_std():
     torch.testing.assert_close(F.target_costs(frequencies, matrix, matrix, **wide), frequencies)
 
 
-def test_target_costs_that_underflow_stand_at_the_floor():
+def test_target_costs_that_underflow_are_at_the_floor():
     frequencies = torch.full((2, 2), 0.5)
     far = torch.full((2, 2), 1e4)
     costs = F.target_costs(frequencies, far, None, **MOMENTS, floor=1e-5)
@@ -144,7 +144,7 @@ def test_no_precision_loses_the_floor(dtype):
 
 
 @given(st.integers(0, 1000), st.integers(2, 6))
-def test_costs_of_an_expert_equal_reference(seed, classes):
+def test_costs_from_misclassification_equal_reference(seed, classes):
     mistakes = 9 * random_matrix(classes, seed).fill_diagonal_(0)
     np.testing.assert_allclose(
         F.costs_from_misclassification(mistakes, floor=0.01),
@@ -154,7 +154,7 @@ def test_costs_of_an_expert_equal_reference(seed, classes):
 
 
 @pytest.mark.parametrize(("dtype", "worst"), [(torch.float16, 4e4), (torch.float32, 2e38)])
-def test_huge_costs_of_an_expert_do_not_overflow(dtype, worst):
+def test_huge_misclassification_costs_do_not_overflow(dtype, worst):
     mistakes = torch.tensor([[0.0, worst / 2], [worst, 0.0]], dtype=dtype)
     expected = torch.tensor([[1.0, 1 / 3], [1.0, 1.0]])
     torch.testing.assert_close(F.costs_from_misclassification(mistakes), expected)
@@ -182,11 +182,11 @@ def test_bayes_decision_with_uniform_costs_is_the_most_probable_class():
     assert torch.equal(F.bayes_decision(posteriors, 1 - torch.eye(7)), posteriors.argmax(1))
 
 
-def test_an_experts_uniform_costs_are_all_ones():
+def test_uniform_misclassification_costs_become_ones():
     assert torch.equal(F.costs_from_misclassification(3 * (1 - torch.eye(4))), torch.ones(4, 4))
 
 
-def test_an_experts_free_mistake_gets_the_floor_and_scale_does_not_matter():
+def test_a_mistake_without_cost_gets_the_floor_and_scale_does_not_matter():
     costs = torch.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, 4.0], [4.0, 4.0, 0.0]])
     converted = F.costs_from_misclassification(costs, floor=0.01)
     expected = torch.tensor([[1.0, 1 / 3, 0.01], [1 / 7, 1.0, 1.0], [1.0, 1.0, 1.0]])
@@ -195,7 +195,9 @@ def test_an_experts_free_mistake_gets_the_floor_and_scale_does_not_matter():
 
 
 @given(st.floats(0.1, 10), st.floats(0.1, 10), st.floats(0.02, 0.98))
-def test_with_two_classes_an_experts_costs_decide_as_the_bayes_rule(first, second, posterior):
+def test_with_two_classes_costs_from_misclassification_decide_like_the_bayes_rule(
+    first, second, posterior
+):
     """The loss's slope at the boundary o_0 = o_1 points to the side the Bayes rule decides for."""
     mistakes = torch.tensor([[0.0, first], [second, 0.0]], dtype=torch.float64)
     chance = torch.tensor([posterior, 1 - posterior], dtype=torch.float64)
@@ -228,7 +230,7 @@ def test_fixed_frequency_costs_decide_for_a_rare_class_above_their_threshold(rar
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: F.class_frequencies(torch.tensor([3, 0, 1, 0])), "classes 1, 3 have none"),
+        (lambda: F.class_frequencies(torch.tensor([3, 0, 1, 0])), "is 0 for class 1, 3"),
         (lambda: F.class_frequencies(torch.tensor([3]), relative_to="x"), "'total' or 'largest'"),
         (lambda: F.frequency_matrix(torch.tensor([60, 40])), "for counts use class_frequencies"),
         (lambda: F.frequency_matrix(torch.tensor([0.5, torch.nan])), "class 1 has nan"),

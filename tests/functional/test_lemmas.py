@@ -74,7 +74,7 @@ def test_lemma_3_all_ones_is_cost_insensitive(seed, classes):
 @given(seed=seeds, classes=class_counts)
 @settings(max_examples=15)
 def test_lemma_4_costs_are_positive(loss, seed, classes):
-    """A zero cost is refused: the output's gradient would no longer depend on the weights."""
+    """A zero cost raises: the output's gradient would no longer depend on the weights."""
     costs = random_costs(classes, seed)
     row, column = seed % classes, (seed // 7) % classes
     costs[row, column] = 0
@@ -154,7 +154,7 @@ def test_lemma_7_cross_entropy_is_guess_averse(seed, classes, guess):
 
 @given(seeds, class_counts)
 def test_lemma_8_the_diagonal_is_positive(seed, classes):
-    """With ξ_pp → 0 the loss grows without bound whatever the output, so zero is refused."""
+    """With ξ_pp → 0 the loss grows without bound whatever the output, so zero raises."""
     costs = random_costs(classes, seed)
     label = seed % classes
     target = torch.tensor([label])

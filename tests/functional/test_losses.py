@@ -127,7 +127,7 @@ def test_ignored_samples_count_for_nothing(loss, oracle, gradient):
 
 @every_loss
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_worked_in_float32(loss, oracle, gradient, dtype):
+def test_half_precision_uses_float32(loss, oracle, gradient, dtype):
     logits, target, costs = draw()
     half = logits.to(dtype)
     for wanted in (target, mixed_target(target, 5)):
@@ -355,15 +355,19 @@ def test_works_under_compile_tracing(loss, oracle, gradient):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"logits": torch.zeros(3)}, r"logits must have the shape \(samples, classes\)"),
+        ({"logits": torch.tensor(1.0)}, r"logits must have the shape \(samples, classes\)"),
+        ({"logits": torch.zeros(3)}, r"target .* must have the shape \(\) for logits .* \(3,\)"),
         ({"logits": torch.zeros(2, 0)}, "at least one class"),
         ({"logits": torch.zeros(2, 3, dtype=torch.long)}, "logits must be floating point"),
         ({"logits": torch.tensor([[0.0, 0, 0], [0, torch.nan, 0]])}, "NaN, first in sample 1"),
         ({"target": torch.tensor([0, 3])}, r"lie in 0\.\.2 .* sample 1 has 3"),
         ({"target": torch.tensor([-1, 0])}, "sample 0 has -1"),
-        ({"target": torch.tensor([0])}, r"shape \(2,\)"),
+        (
+            {"target": torch.tensor([0])},
+            r"shape \(2,\) for .* \(2, 3\), but has \(1,\)",
+        ),
         ({"target": torch.tensor([True, False])}, "class indices or probabilities"),
-        ({"target": torch.zeros(2)}, r"shape \(2, 3\)"),
+        ({"target": torch.zeros(2)}, r"the shape of the logits, \(2, 3\), but has \(2,\); for "),
         ({"target": torch.zeros(2, 3)}, "sum to 1, but sample 0"),
         ({"costs": torch.ones(2, 2)}, r"shape \(3, 3\)"),
         ({"costs": torch.ones(3, 3, dtype=torch.long)}, "costs must be floating point"),

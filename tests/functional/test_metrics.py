@@ -121,6 +121,12 @@ def test_calibration_error_equals_reference(bins):
     expected = reference.calibration_error(probabilities.tolist(), target.tolist(), bins)
     actual = F.expected_calibration_error(probabilities, target, bins=bins)
     np.testing.assert_allclose(actual, expected, rtol=1e-4)
+    found = F.calibration_bins(probabilities, target, bins=bins)
+    assert found.counts.sum() == len(target)
+    filled = found.counts > 0
+    gaps = found.counts * (found.accuracy - found.confidence).abs()
+    np.testing.assert_allclose(gaps[filled].sum() / len(target), expected, rtol=1e-4)
+    assert found.confidence[~filled].isnan().all()
 
 
 def test_a_class_with_no_sample_is_left_out_of_averages():

@@ -1,6 +1,7 @@
-"""One battery that every method must pass, on real digits through the real loop."""
+"""Tests that every method must pass, on digits and with the real loop."""
 
 import csv
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,15 +19,16 @@ from cosen.methods import (
     find_method,
     make_method,
 )
-from cosen.networks.output import Outputs
-from cosen.networks.small_cnn import SmallCNN
+from cosen.networks.network import Outputs
+from cosen.networks.small import SmallCNN
 from cosen.networks.vgg import VGG16Features
 from cosen.training.config import TrainConfig
-from cosen.training.loop import Watcher
+from cosen.training.loop import Callbacks
 from cosen.training.model_file import load_model
-from cosen.training.run import train
+from cosen.training.run import Inputs, train_run
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import make_task
+from run_contents import logits_of_test
 
 CONFIG = {
     "data": "digits",
@@ -49,14 +51,15 @@ DRAWN = (
     "sosr",
     "crt",
 )
-"""Methods that draw something of their own, or go another way than the loop."""
+"""Methods with random choices of their own, or with more than the loop."""
 
-pytestmark = pytest.mark.xdist_group("methods")  # the runs of one process serve all tests
+# the runs of one process serve all tests
+pytestmark = [pytest.mark.training, pytest.mark.xdist_group("methods")]
 
 
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory):
-    """Runs a method on four digits: ``grid(name)``; each is trained once for all tests."""
+    """Run a method on four digits: ``grid(name)``. Each is trained once for all tests."""
     folder = tmp_path_factory.mktemp("grid")
     patch = pytest.MonkeyPatch()
     costs = folder / "costs.csv"
@@ -71,7 +74,8 @@ def grid(tmp_path_factory):
         out = folder / f"{name}{'-again' if again else ''}{kind}"
         if not (out / "metrics.json").exists():
             needed = METHODS[name].starts_from_baseline and not settings
-            train(config, out, baseline=run("baseline").path if needed else None)
+            baseline = run("baseline").path if needed else None
+            train_run(config, out, inputs=Inputs(baseline=baseline))
         return RunFolder(out)
 
     yield run
@@ -90,29 +94,27 @@ def test_has_a_name_and_one_line(name):
 @pytest.mark.parametrize("name", ALL)
 def test_learns(grid, name):
     run = grid(name)
-    metrics = run.metrics()
+    metrics, names = run.metrics(), run.image_names()
     if name != "cosen-mse":  # it is slow to leave its plateau
-        assert metrics["test"]["accuracy"] > 0.65
-    tensors, names = run.predictions()
-    for part in ("val", "test"):
-        assert tensors[f"{part}_logits"].shape == (len(tensors[f"{part}_target"]), 4)
-        assert tensors[f"{part}_logits"].isfinite().all()
-        assert len(names[part]) == metrics[part]["samples"]
-    assert run.seconds > 0
+        assert metrics.test.accuracy > 0.65
+    for part, outputs in run.predictions().items():
+        assert outputs.logits.shape == (len(outputs.target), 4)
+        assert outputs.logits.isfinite().all()
+        assert len(getattr(names, part)) == getattr(metrics, part).samples
+    assert run.record().seconds > 0
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_repeats_itself(grid, name):
     first, second = grid(name), grid(name, again=True)
-    one, two = first.predictions()[0], second.predictions()[0]
-    assert torch.equal(one["test_logits"], two["test_logits"])
+    assert torch.equal(logits_of_test(first), logits_of_test(second))
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_all_methods_see_the_same_split(grid, name):
-    about, baseline = grid(name).about(), grid("baseline").about()
-    assert about["fingerprint"] == baseline["fingerprint"]
-    assert about["class_counts"] == baseline["class_counts"]
+    data, baseline = grid(name).record().prepared, grid("baseline").record().prepared
+    assert data.fingerprint == baseline.fingerprint
+    assert data.class_counts.model_dump() == baseline.class_counts.model_dump()
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -126,16 +128,16 @@ def test_its_model_gives_its_predictions(grid, name):
     images = torch.cat([b.inputs for b in task.batches(task.splits.test, batch_size=64)])
     with torch.inference_mode():
         logits = classifier(images)
-    torch.testing.assert_close(logits, run.predictions()[0]["test_logits"], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits, logits_of_test(run), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", [n for n in ALL if n not in ("fixed-costs", "sosr")])
 def test_refuses_a_single_class_and_an_empty_one(name):
     method = make_method(name)
     with pytest.raises(DataError, match=f"method {name} .*one class only: 'cat'"):
-        method.check(Setting(np.array([9]), ("cat",)))
+        method.check(Setting(torch.tensor([9]), ("cat",)))
     with pytest.raises(DataError, match=f"method {name} .*class 'dog' has none.*--exclude dog"):
-        method.check(Setting(np.array([9, 0, 9]), ("cat", "dog", "elk")))
+        method.check(Setting(torch.tensor([9, 0, 9]), ("cat", "dog", "elk")))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -160,14 +162,14 @@ def test_works_on_features_of_pretrained_weights_without_a_baseline(make_folder,
         epochs=1,
         device="cpu",
     )
-    run = train(config, tmp_path / name)
+    run = train_run(config, tmp_path / name)
     assert not (run.path / "baseline").exists()
-    classifier, facts = load_model(run.path)
-    assert facts.features == "vgg16"
+    classifier, info = load_model(run.path)
+    assert info.features == "vgg16"
     assert classifier(torch.zeros(1, 3, 32, 32)).shape == (1, 2)
 
 
-# A user's own
+# Methods of the user
 
 
 class Halved(NetworkMethod):
@@ -186,11 +188,11 @@ class HalfCrossEntropy(torch.nn.Module):
         return torch.nn.functional.cross_entropy(logits, target) / 2
 
 
-def test_a_method_of_ones_own(tmp_path):
+def test_a_users_own_method(tmp_path):
     config = TrainConfig(**(CONFIG | {"epochs": 12}))
-    run = train(config, tmp_path / "run", method=Halved())
-    assert run.about()["config"]["method"] == "halved"
-    assert run.metrics()["test"]["accuracy"] > 0.65
+    run = train_run(config, tmp_path / "run", inputs=Inputs(method=Halved()))
+    assert run.record().config.method == "halved"
+    assert run.metrics().test.accuracy > 0.65
 
 
 @pytest.mark.parametrize(
@@ -205,26 +207,23 @@ def test_a_method_of_ones_own(tmp_path):
         ("cosen.methods:SamplingMethod", "a method without resample"),
     ],
 )
-def test_what_is_no_method_is_refused(name, message):
+def test_a_name_that_is_not_a_method_is_refused(name, message):
     with pytest.raises(InputError, match=message):
         find_method(name)
 
 
 def test_a_method_is_found_in_a_module():
-    assert find_method("cosen.methods.smote:Smote") is METHODS["smote"]
+    assert find_method("cosen.methods.resampling:Smote") is METHODS["smote"]
 
 
 # Starting from a baseline
 
 
 @pytest.mark.parametrize("name", ["crt", "smote", "fixed-m", "wsvm"])
-def test_a_baseline_is_trained_first_where_none_is_given(grid, tmp_path, name):
-    run = train(TrainConfig(**(CONFIG | {"method": name})), tmp_path / "run")
-    with_given = grid(name)
-    inner = run.path / "baseline"
-    assert (inner / "metrics.json").exists()
-    one, two = run.predictions()[0], with_given.predictions()[0]
-    assert torch.equal(one["test_logits"], two["test_logits"])
+def test_a_baseline_is_trained_first_if_none_is_given(grid, tmp_path, name):
+    run = train_run(TrainConfig(**(CONFIG | {"method": name})), tmp_path / "run")
+    assert (run.path / "baseline" / "metrics.json").exists()
+    assert torch.equal(logits_of_test(run), logits_of_test(grid(name)))
 
 
 @pytest.mark.parametrize(
@@ -237,27 +236,27 @@ def test_a_baseline_is_trained_first_where_none_is_given(grid, tmp_path, name):
 def test_a_baseline_that_does_not_fit_is_refused(grid, tmp_path, changes, message):
     config = TrainConfig(**(CONFIG | {"method": "crt"} | changes))
     with pytest.raises(CosenError, match=message):
-        train(config, tmp_path / "run", baseline=grid("baseline").path)
+        train_run(config, tmp_path / "run", inputs=Inputs(baseline=grid("baseline").path))
 
 
 def test_a_run_of_another_method_is_no_baseline(grid, tmp_path):
     config = TrainConfig(**(CONFIG | {"method": "crt"}))
     with pytest.raises(CosenError, match="was trained with focal"):
-        train(config, tmp_path / "run", baseline=grid("focal").path)
+        train_run(config, tmp_path / "run", inputs=Inputs(baseline=grid("focal").path))
 
 
 def test_seconds_include_those_of_the_baseline(grid):
-    assert grid("tau-norm").seconds > grid("baseline").seconds
+    assert grid("tau-norm").record().seconds > grid("baseline").record().seconds
 
 
-def test_a_network_of_ones_own_can_be_resampled(tmp_path):
+def test_features_of_a_users_own_network_can_be_resampled(tmp_path):
     def own():
         return SmallCNN(4, channels=1)
 
     config = TrainConfig(**(CONFIG | {"method": "smote", "epochs": 2}))
-    run = train(config, tmp_path / "run", network=own)
-    classifier, facts = load_model(run.path, network=own)
-    assert facts.features == "own"
+    run = train_run(config, tmp_path / "run", inputs=Inputs(network=own))
+    classifier, info = load_model(run.path, network=own)
+    assert info.features == "own"
     assert classifier(torch.zeros(2, 1, 8, 8)).shape == (2, 4)
 
 
@@ -274,17 +273,17 @@ def test_crt_changes_the_output_layer_alone(grid):
     assert differing == {"output.weight", "output.bias"}
 
 
-def test_logit_adjustment_takes_the_log_frequencies_off(grid):
+def test_logit_adjustment_subtracts_the_log_frequencies(grid):
     run, baseline = grid("logit-adjustment"), grid("baseline")
-    counts = torch.tensor(run.about()["class_counts"]["train"], dtype=torch.float)
-    expected = baseline.predictions()[0]["test_logits"] - (counts / counts.sum()).log()
-    torch.testing.assert_close(run.predictions()[0]["test_logits"], expected)
+    counts = run.record().prepared.class_counts.train.float()
+    expected = logits_of_test(baseline) - (counts / counts.sum()).log()
+    torch.testing.assert_close(logits_of_test(run), expected)
 
 
 def test_tau_normalisation_evens_out_norms():
     layer = torch.nn.Linear(5, 3)
     outputs = Outputs(torch.zeros(2, 3), torch.randn(2, 5), torch.tensor([0, 1]))
-    setting = Setting(np.array([9, 5, 1]), ("a", "b", "c"), baseline=outputs)
+    setting = Setting(torch.tensor([9, 5, 1]), ("a", "b", "c"), baseline=outputs)
     make_method("tau-norm", {"tau": 1.0}).adjust(layer, setting)
     torch.testing.assert_close(layer.weight.norm(dim=1), torch.ones(3))
     assert not layer.bias.any()
@@ -297,7 +296,7 @@ def test_tau_is_chosen_for_mean_recall_on_validation():
     # at tau 0 both samples are of class 0: 4 * 1 > 1 * 1.5; at tau 1 the second is of class 1
     features = torch.tensor([[1.0, 0.5], [1.0, 1.5]])
     outputs = Outputs(torch.zeros(2, 2), features, torch.tensor([0, 1]))
-    setting = Setting(np.array([9, 1]), ("a", "b"), baseline=outputs)
+    setting = Setting(torch.tensor([9, 1]), ("a", "b"), baseline=outputs)
     make_method("tau-norm").adjust(layer, setting)
     norms = layer.weight.norm(dim=1)
     # 4^(1 - tau) < 1.5 from tau = 0.71 on, and the smallest of equals is taken
@@ -306,7 +305,7 @@ def test_tau_is_chosen_for_mean_recall_on_validation():
 
 def test_weights_of_ldam_are_deferred():
     method = make_method("ldam-drw", {"defer": 0.5})
-    setting = Setting(np.array([100, 10]), ("a", "b"))
+    setting = Setting(torch.tensor([100, 10]), ("a", "b"))
     loss = method.make_loss(setting)
     method.begin_epoch(loss, setting, 0.49)
     assert torch.equal(loss.loss.weight, torch.ones(2))
@@ -323,13 +322,13 @@ def test_the_cosine_output_of_ldam_is_saved_with_the_model(grid):
 
 
 def test_class_weights_are_inverse_to_the_counts():
-    loss = make_method("class-weights").make_loss(Setting(np.array([90, 10]), ("a", "b")))
+    loss = make_method("class-weights").make_loss(Setting(torch.tensor([90, 10]), ("a", "b")))
     torch.testing.assert_close(loss.loss.weight, torch.tensor([5 / 9, 5.0]))
 
 
 @pytest.mark.parametrize("name", ["class-weights", "class-balanced", "ldam-drw"])
 def test_weighted_losses_of_parts_add_up_to_that_of_the_whole(name):
-    method, setting = make_method(name), Setting(np.array([90, 10]), ("a", "b"))
+    method, setting = make_method(name), Setting(torch.tensor([90, 10]), ("a", "b"))
     loss = method.make_loss(setting)
     method.begin_epoch(loss, setting, 1.0)
     logits, target = torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 0, 1])
@@ -372,10 +371,18 @@ def test_weighted_losses_of_parts_add_up_to_that_of_the_whole(name):
             "no option .margn.: did you mean .margin.. Choose from output, ",
         ),
         ("cosen", {"margin": "abc"}, "option margin of method cosen must be a number, but is 'abc"),
-        ("cosen", {"learn_frequency": 1}, "must be true or false, but is 1"),
-        ("cosen-paper", {"cost_lt": 1}, "did you mean 'cost_lr'. Choose from trials, folds, cost_lr"),
+        ("cosen", {"learn_tau": 1}, "must be true or false, but is 1"),
+        (
+            "cosen-paper",
+            {"cost_lt": 1},
+            "did you mean 'cost_lr'. Choose from trials, folds, cost_lr",
+        ),
         ("cosen-paper", {"separability_every": 1.5}, "must be a whole number"),
-        ("cosen-hinge", {"sigma": 1}, "method cosen-hinge has no option 'sigma': choose from cost_lr"),
+        (
+            "cosen-hinge",
+            {"sigma": 1},
+            "method cosen-hinge has no option 'sigma': choose from cost_lr",
+        ),
     ],
 )
 def test_bad_options_are_refused_at_once(name, options, message):
@@ -392,7 +399,7 @@ def test_classes_are_drawn_equally_often_with_weighted_sampling(name, even):
     draws = method.class_draws(setting)
     seen = np.zeros(4)
     for _ in range(20):
-        batches = task.train_batches(batch_size=64, order=order, class_draws=draws)
+        batches = task.batches(task.splits.train, batch_size=64, order=order, class_draws=draws)
         for batch in batches:
             seen += np.bincount(batch.target.numpy(), minlength=4)
     assert (seen.min() / seen.max() > 0.85) == even
@@ -401,9 +408,9 @@ def test_classes_are_drawn_equally_often_with_weighted_sampling(name, even):
 def test_smote_trains_on_equally_large_classes():
     features = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     labels = np.repeat([0, 1], [30, 10])
-    _, more = make_method("smote").resample(features, labels, Setting(np.array([30, 10]), "ab"))
+    _, more = make_method("smote").resample(features, labels, Setting(torch.tensor([30, 10]), "ab"))
     assert np.bincount(more).tolist() == [30, 30]
-    _, fewer = make_method("rus").resample(features, labels, Setting(np.array([30, 10]), "ab"))
+    _, fewer = make_method("rus").resample(features, labels, Setting(torch.tensor([30, 10]), "ab"))
     assert np.bincount(fewer).tolist() == [10, 10]
 
 
@@ -413,7 +420,7 @@ def test_too_few_samples_for_smote_are_refused_before_training(tmp_path, name):
     with pytest.raises(
         DataError, match=f"method {name} needs at least 6 .*class '[13]' has 2: lower"
     ):
-        train(config, tmp_path / "run")
+        train_run(config, tmp_path / "run")
     assert not (tmp_path / "run" / "baseline").exists()
     assert not (tmp_path / "run" / "run.json").exists()
 
@@ -422,10 +429,19 @@ def test_too_few_samples_for_smote_are_refused_before_training(tmp_path, name):
 def test_features_that_are_not_finite_are_refused(name):
     features = np.zeros((20, 3), np.float32)
     features[15, 1] = np.nan
-    method, setting = make_method(name), Setting(np.array([10, 10]), ("cat", "dog"))
-    act = method.resample if hasattr(method, "resample") else method.fit
-    with pytest.raises(DataError, match=f"method {name} needs finite features.*class 'dog'"):
-        act(features, np.repeat([0, 1], 10), setting)
+    context = SimpleNamespace(
+        setting=Setting(torch.tensor([10, 10]), ("cat", "dog")),
+        is_first_process=True,
+        on_features=lambda: context,
+        samples=lambda part: (features, np.repeat([0, 1], 10)),
+    )
+    with pytest.raises(DataError) as caught:
+        make_method(name).run(context)
+    assert str(caught.value) == (
+        f"method {name} needs finite features, but 1 of 20 training samples have NaN or infinite "
+        "ones, the first of class 'dog': fix these samples, or use the features of a network whose "
+        "training has not diverged"
+    )
 
 
 @pytest.mark.parametrize("name", ["wsvm", "wrf"])
@@ -434,7 +450,7 @@ def test_classifiers_weigh_rare_classes(name):
     generator = np.random.default_rng(0)
     labels = np.repeat([0, 1], [400, 40])
     features = generator.normal(size=(440, 2)).astype(np.float32) + 1.2 * labels[:, None]
-    scores = make_method(name).fit(features, labels, Setting(np.array([400, 40]), "ab"))
+    scores = make_method(name).fit(features, labels, Setting(torch.tensor([400, 40]), "ab"))
     assert scores(features).shape == (440, 2)
     test_labels = np.repeat([0, 1], 500)
     test = generator.normal(size=(1000, 2)).astype(np.float32) + 1.2 * test_labels[:, None]
@@ -447,7 +463,7 @@ def test_classifiers_weigh_rare_classes(name):
 def test_statistics_of_the_baseline_become_costs():
     logits = torch.tensor([[2.0, 0], [2, 0], [2, 0], [0, 2]])
     outputs = Outputs(logits, torch.randn(4, 3), torch.tensor([0, 0, 1, 1]))
-    setting = Setting(np.array([9, 9]), ("a", "b"), baseline=outputs)
+    setting = Setting(torch.tensor([9, 9]), ("a", "b"), baseline=outputs)
     bare = make_method("fixed-m", {"reading": "statistic"}).make_loss(setting).costs
     torch.testing.assert_close(bare, torch.tensor([[1, 1e-6], [0.5, 0.5]]))
     factor = make_method("fixed-m", {"mean": 1.0, "std": 0.5}).make_loss(setting).costs
@@ -458,7 +474,7 @@ def test_statistics_of_the_baseline_become_costs():
 
 
 def test_costs_of_sosr_are_dearer_for_rare_classes():
-    setting = Setting(np.array([900, 100]), ("a", "b"), seed=3)
+    setting = Setting(torch.tensor([900, 100]), ("a", "b"), seed=3)
     draws = [
         make_method("sosr").make_loss(Setting(setting.class_counts, "ab", seed=seed))
         for seed in range(200)
@@ -470,23 +486,23 @@ def test_costs_of_sosr_are_dearer_for_rare_classes():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([["", "a", "b"], ["a", 1, 0], ["b", 1, 1]], "true class 'a' and output 'b' is 0"),
-        ([["", "a", "b"], ["a", 1, 1], ["b", 2, 1]], "true class 'b' and output 'a' is 2"),
+        ([["", "a", "b"], ["a", 1, 0], ["b", 1, 1]], "has 0 for true class 'a' and output 'b'"),
+        ([["", "a", "b"], ["a", 1, 1], ["b", 2, 1]], "has 2 for true class 'b' and output 'a'"),
         ([["", "a"], ["a", 1]], "a column and a line for every class, but lacks 'b'"),
         ([["", "a", "b"], ["a", 1], ["b", 1, 1]], "a number in every cell"),
     ],
 )
-def test_bad_costs_of_ones_own_are_refused(tmp_path, rows, message):
+def test_bad_costs_in_a_csv_are_refused(tmp_path, rows, message):
     path = tmp_path / "costs.csv"
     with path.open("w", newline="") as file:
         csv.writer(file).writerows(rows)
     method = make_method("fixed-costs", {"costs": str(path)})
     with pytest.raises(InputError, match=f"method fixed-costs.*{message}"):
-        method.check(Setting(np.array([5, 5]), ("a", "b")))
+        method.check(Setting(torch.tensor([5, 5]), ("a", "b")))
 
 
 @pytest.mark.parametrize("name", ["smote", "crt", "ldam-drw", "weighted-sampling"])
-def test_one_that_was_cut_off_goes_on_as_if_nothing_happened(grid, tmp_path, name):
+def test_a_resumed_run_ends_as_one_never_interrupted(grid, tmp_path, name):
     def stop(record):
         if record.epoch == 4:
             raise KeyboardInterrupt
@@ -494,28 +510,28 @@ def test_one_that_was_cut_off_goes_on_as_if_nothing_happened(grid, tmp_path, nam
     config = TrainConfig(**(CONFIG | {"method": name}))
     needed = METHODS[name].starts_from_baseline
     baseline = grid("baseline").path if needed else None
+    inputs, callbacks = Inputs(baseline=baseline), Callbacks(epoch=stop)
     with pytest.raises(KeyboardInterrupt):
-        train(config, tmp_path / "run", baseline=baseline, watcher=Watcher(epoch=stop))
-    run = train(config, tmp_path / "run", resume=True)  # it knows its baseline
-    one, two = run.predictions()[0], grid(name).predictions()[0]
-    assert torch.equal(one["test_logits"], two["test_logits"])
+        train_run(config, tmp_path / "run", inputs=inputs, callbacks=callbacks)
+    run = train_run(config, tmp_path / "run", resume=True)  # it knows its baseline
+    assert torch.equal(logits_of_test(run), logits_of_test(grid(name)))
     assert len(run.history()) == CONFIG["epochs"]
 
 
 def test_a_baseline_of_other_settings_in_the_folder_is_not_used(tmp_path):
-    """What a first attempt with other settings left is trained anew."""
+    """A baseline from a first attempt with other settings is trained again."""
     out = tmp_path / "run"
-    train(TrainConfig(**(CONFIG | {"method": "tau-norm", "epochs": 1})), out)
+    train_run(TrainConfig(**(CONFIG | {"method": "tau-norm", "epochs": 1})), out)
     for name in ("run.json", "metrics.json"):
         (out / name).unlink()
-    train(TrainConfig(**(CONFIG | {"method": "tau-norm", "epochs": 2})), out)
+    train_run(TrainConfig(**(CONFIG | {"method": "tau-norm", "epochs": 2})), out)
     assert len(RunFolder(out / "baseline").history()) == 2
 
 
 def test_a_baseline_for_a_method_that_needs_none_is_refused(grid, tmp_path):
-    with pytest.raises(InputError, match="method focal starts from nothing"):
-        train(
+    with pytest.raises(InputError, match="method focal does not use a baseline"):
+        train_run(
             TrainConfig(**(CONFIG | {"method": "focal"})),
             tmp_path / "run",
-            baseline=grid("baseline").path,
+            inputs=Inputs(baseline=grid("baseline").path),
         )

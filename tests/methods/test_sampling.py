@@ -5,12 +5,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosen.errors import DataError, InputError
-from cosen.methods.sampling import (
-    check_features,
+from cosen.methods import Setting, make_method
+from cosen.methods.resampling import (
     check_neighbours,
     in_lower_approximation,
     smote,
@@ -132,29 +133,10 @@ def test_synthetic_samples_of_other_classes_are_not_compared_with():
     assert kept_of([7, 5, 6.9], [1, 1, 2], features, labels) == [True, False, True]
 
 
-def test_thresholds_can_be_set():
+def test_the_first_threshold_can_be_set():
     two = [5.2, 4.8], [1, 1], [0, 10], [0, 1]  # 0.48, 0.52
     assert kept_of(*two, similarity=0.5) == [True, False]
     assert kept_of(*two, similarity=0.6) == [True, True]
-    assert kept_of(*two, similarity_step=0.2) == [True, True]  # 0.4, then 0.6
-    assert kept_of([5.2, 0.5], [1, 1], [0, 10], [0, 1], most_similarity=0.45) == [True, True]
-    tenths = {"similarity": 0.1, "most_similarity": 0.3, "similarity_step": 0.1}
-    assert kept_of([7.5, 5], [1, 1], [0, 10], [0, 1], **tenths) == [True, False]  # 0.25 < 0.3
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"similarity": 0.95},
-        {"similarity": -0.1},
-        {"most_similarity": 1.1},
-        {"similarity_step": 0},
-        {"similarity": float("nan")},
-    ],
-)
-def test_thresholds_that_cannot_be_are_refused(options):
-    with pytest.raises(InputError, match="0 <= similarity <= most_similarity <= 1"):
-        kept_of([5], [1], [0, 10], [0, 1], **options)
 
 
 def test_nothing_synthetic_needs_no_decision():
@@ -201,10 +183,7 @@ def test_smote_rsb_is_smote_without_what_the_loops_leave_out(dtype, shift):
     assert (cleaned_labels == np.concatenate([labels, more_labels[34:][kept]])).all()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"neighbours": 2}, {"similarity": 0.9}, {"most_similarity": 0.4}, {"similarity_step": 0.5}],
-)
+@pytest.mark.parametrize("options", [{"neighbours": 2}, {"similarity": 0.9}])
 def test_smote_rsb_hands_its_options_on(options):
     features, labels = samples_of(20, 8, width=2)
     cleaned = smote_rsb(features, labels)[0]
@@ -314,62 +293,39 @@ def test_too_many_neighbours_are_refused_with_the_class(sample):
     assert len(smote(features, labels, neighbours=2)[0]) == 27
 
 
-def test_the_largest_class_needs_no_neighbours():
-    features, labels = samples_of(4, 4)
-    check_features(features, labels, method="smote", class_names=["a", "b"], neighbours=5)
-    assert len(smote(features, labels, neighbours=5)[0]) == 8
-
-
 NAMES = ["nevus", "melanoma", "basal cell"]
 
 
-def message_of(counts, *, neighbours=None, broken=(), names=NAMES):
-    features, labels = samples_of(*counts)
-    order = np.argsort(labels)
-    features, labels = features[order], labels[order]
-    for row, value in broken:
-        features[row, 1] = value
+def test_the_largest_class_needs_no_neighbours():
+    features, labels = samples_of(4, 4)
+    check_neighbours(np.array([4, 4]), method="smote", class_names=["a", "b"], neighbours=5)
+    assert len(smote(features, labels, neighbours=5)[0]) == 8
+
+
+def message_of(counts, *, neighbours):
     with pytest.raises(DataError) as caught:
-        check_features(features, labels, method="smote", class_names=names, neighbours=neighbours)
+        check_neighbours(np.array(counts), method="smote", class_names=NAMES, neighbours=neighbours)
     return str(caught.value)
 
 
-def test_features_that_are_not_finite():
-    message = message_of((5, 4, 6), broken=[(6, np.nan), (7, np.inf), (12, -np.inf)])
-    assert message == (
-        "method smote needs finite features, but 3 of 15 training samples have NaN or infinite "
-        "ones, the first of class 'melanoma': mend these samples, or take the features from a "
-        "network whose training has not diverged"
-    )
-
-
-def test_one_class_alone():
-    assert message_of((0, 4, 0)) == (
-        "method smote needs training samples of at least two classes, but all are of class "
-        "'melanoma': add samples of another class"
-    )
-
-
-def test_no_samples_at_all():
-    assert message_of((0, 0, 0)) == (
-        "method smote needs training samples of at least two classes, but there are none: add "
-        "samples of another class"
-    )
-
-
-@pytest.mark.parametrize("neighbours", [None, 2])
-def test_a_class_without_samples(neighbours):
-    assert message_of((5, 4, 0), neighbours=neighbours) == (
-        "method smote needs training samples of every class, but class 'basal cell' has none: add "
-        "some, or leave the class out with --exclude 'basal cell'"
-    )
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ((0, 4, 0), "images of at least two classes, but has one class only: 'melanoma'"),
+        ((0, 0, 0), "images of at least two classes, but has none"),
+        ((5, 4, 0), "images of every class, but class 'basal cell' has none: add some, or remove "),
+    ],
+)
+def test_empty_classes_are_refused(counts, message):
+    with pytest.raises(DataError, match=f"method smote needs training {message}"):
+        make_method("smote").check(Setting(torch.tensor(counts), tuple(NAMES)))
 
 
 def test_a_class_too_small_for_its_neighbours():
     assert message_of((9, 3, 9), neighbours=5) == (
         "method smote needs at least 6 training samples of a class for its 5 neighbours, but class "
         "'melanoma' has 3: lower them with --set options.neighbours=2 (in cosen compare, "
-        "smote.neighbours=2), or leave the class out with "
+        "smote.neighbours=2), or remove the class with "
         "--exclude melanoma"
     )
 
@@ -377,20 +333,14 @@ def test_a_class_too_small_for_its_neighbours():
 def test_of_several_small_classes_the_smallest_is_named_so_that_its_advice_works():
     message = message_of((9, 5, 3), neighbours=5)
     assert "class 'basal cell' has 3: lower them with --set options.neighbours=2" in message
-    features, labels = samples_of(9, 5, 3)
-    check_features(features, labels, method="smote", class_names=NAMES, neighbours=2)
+    check_neighbours(np.array([9, 5, 3]), method="smote", class_names=NAMES, neighbours=2)
 
 
 def test_a_class_of_one_sample():
     assert message_of((9, 1, 3), neighbours=1) == (
         "method smote makes samples between those of a class, but class 'melanoma' has only one: "
-        "add another, or leave the class out with --exclude melanoma"
+        "add another, or remove the class with --exclude melanoma"
     )
-
-
-def test_without_neighbours_small_classes_pass():
-    features, labels = samples_of(9, 1, 3)
-    check_features(features, labels, method="rus", class_names=NAMES)
 
 
 def test_counts_alone_tell_whether_neighbours_fit():
@@ -400,5 +350,5 @@ def test_counts_alone_tell_whether_neighbours_fit():
 
 
 def test_imbalanced_learn_is_loaded_only_when_it_is_used():
-    program = "import sys, cosen.methods.sampling; assert 'imblearn' not in sys.modules"
+    program = "import sys, cosen.methods.resampling; assert 'imblearn' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -18,7 +18,7 @@ def run(*arguments):
     return result.stdout
 
 
-def test_without_a_name_all_are_listed():
+def test_all_networks_are_listed():
     lines = run().splitlines()
     assert [line.split()[0] for line in lines] == list(NETWORKS)
     listed = json.loads(run("--json"))
@@ -28,7 +28,7 @@ def test_without_a_name_all_are_listed():
 @pytest.mark.parametrize(
     ("reading", "parameters"), [("whole-vgg", "142,498,610"), ("two-extra", "167,864,138")]
 )
-def test_the_papers_network_beside_what_the_paper_says(reading, parameters):
+def test_the_papers_network(reading, parameters):
     lines = run("paper", "--reading", reading).splitlines()
     assert lines[-1] == (
         f"18 weight layers, {parameters} parameters "
@@ -37,7 +37,7 @@ def test_the_papers_network_beside_what_the_paper_says(reading, parameters):
     assert [" ".join(line.split()) for line in lines][2] == "features.0 Conv2d 64 x 224 x 224 1,792"
 
 
-def test_json_says_the_same():
+def test_json():
     found = json.loads(run("paper", "--classes", "7", "--size", "64", "--json"))
     assert found["parameters"] == 142_457_640 + 7 * 4097
     assert found["weight_layers"] == 18
@@ -55,7 +55,7 @@ def test_json_says_the_same():
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_every_network_can_be_shown(name):
+def test_every_network(name):
     lines = run(name, "--classes", "3").splitlines()
     assert "139" not in lines[-1] or name == "paper"
     assert lines[-2].split()[:2] == ["output", "Linear"]
@@ -74,10 +74,10 @@ def test_grey_images_and_features():
         (["papr"], "did you mean 'paper'"),
         (["paper", "--reading", "two"], "whole-vgg, two-extra"),
         (["resnet32", "--reading", "two-extra"], "resnet32 has no option 'reading'"),
-        (["paper", "--size", "16"], "from 32 x 32 pixels on"),
+        (["paper", "--size", "16"], "at least 32 x 32 pixels"),
         (["paper", "--channels", "1"], "takes images of 3 channels"),
     ],
 )
-def test_mistakes_are_named(arguments, message):
+def test_mistakes(arguments, message):
     with pytest.raises(InputError, match=message):
         CliRunner().invoke(app, arguments, catch_exceptions=False)

@@ -8,7 +8,7 @@ from torch import nn
 from cosen.errors import InputError
 from cosen.networks import as_network, build_network
 from cosen.networks.freezing import freeze, frozen_but_output
-from cosen.networks.paper import PaperNetwork
+from cosen.networks.vgg import PaperNetwork
 
 
 def paper(**options):

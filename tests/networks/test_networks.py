@@ -10,8 +10,7 @@ from torch.nn import functional
 
 from cosen.errors import InputError
 from cosen.networks import NETWORKS, Network, NetworkOutput, build_network, find_network
-from cosen.networks.head import Head
-from cosen.networks.resnet import ResidualBlock
+from cosen.networks.small import Head, ResidualBlock
 
 CLASSES = 5
 # fully connected layers of 24 units, so that the paper's network fits a test
@@ -128,7 +127,7 @@ def test_copies_and_pickles_are_the_same_network(case):
 @pytest.mark.parametrize("case", CASES)
 def test_a_wrong_input_is_named(case):
     shape = CASES[case][1]
-    with pytest.raises(InputError, match=r"was given \(4,\)"):
+    with pytest.raises(InputError, match=r"but got \(4,\)"):
         build(case)(torch.zeros(4))
     with pytest.raises(InputError, match=rf"batch, {shape[0]}"):
         build(case)(torch.zeros(2, shape[0] + 1, *shape[1:]))
@@ -156,7 +155,7 @@ def test_images_that_are_too_small_are_named(name, least):
     with torch.device("meta"):
         network = build_network(name, num_classes=2)
         images = torch.zeros(1, 3, least - 1, 64)
-    with pytest.raises(InputError, match=rf"from {least} x {least} pixels on.*{least - 1} x 64"):
+    with pytest.raises(InputError, match=rf"at least {least} x {least} pixels.*{least - 1} x 64"):
         network(images)
 
 
@@ -214,7 +213,7 @@ def test_options_are_checked():
         build_network("head", num_classes=2, in_features=3, widht=4)
     with pytest.raises(InputError, match="small-cnn has no option 'width': there are none"):
         build_network("small-cnn", num_classes=2, width=4)
-    with pytest.raises(InputError, match="say how wide they are with in_features"):
+    with pytest.raises(InputError, match="give their width as in_features"):
         build_network("head", num_classes=2)
     with pytest.raises(InputError, match="takes images, not features"):
         build_network("resnet32", num_classes=2, in_features=4)

@@ -23,18 +23,26 @@ from PIL import Image
 from cosen import functional as F
 from cosen.errors import InputError, RunError
 from cosen.networks import build_network
-from cosen.networks.summary import layer_table, table_totals
+from cosen.networks.layer_table import layer_table, table_totals
 from cosen.paper.figures import style
-from cosen.paper.figures.confusion import NamedConfusion, draw_confusion
-from cosen.paper.figures.errors import ErrorCurves, draw_errors
-from cosen.paper.figures.frequencies import ClassCounts, draw_frequencies
-from cosen.paper.figures.lettering import one_line, shortened, text_width
-from cosen.paper.figures.loss_surface import CASES, draw_loss_surface
-from cosen.paper.figures.network import draw_network, pretrained_layers
-from cosen.paper.figures.overview import draw_overview
-from cosen.paper.figures.style import PALE_BLUE, PALE_ORANGE
-from cosen.paper.figures.surrogates import draw_surrogates
-from cosen.paper.figures.writing import parse_formats, write_figure
+from cosen.paper.figures.class_counts import ClassCounts, draw_frequencies
+from cosen.paper.figures.diagrams import draw_network, draw_overview, pretrained_layers
+from cosen.paper.figures.loss_figures import CASES, draw_loss_surface, draw_surrogates
+from cosen.paper.figures.run_figures import (
+    ErrorCurves,
+    NamedConfusion,
+    draw_confusion,
+    draw_errors,
+)
+from cosen.paper.figures.style import (
+    PALE_BLUE,
+    PALE_ORANGE,
+    one_line,
+    parse_formats,
+    shortened,
+    text_width,
+    write_figure,
+)
 
 HOSTILE = [
     "$\\frac{1}$",
@@ -118,7 +126,7 @@ FIGURES = {
     "errors-one-epoch": lambda width: draw_errors(curves("cosen", epochs=1, runs=1), width=width),
     "errors-hostile": lambda width: draw_errors(curves(*HOSTILE[:4]), width=width),
     "errors-wordy": lambda width: draw_errors(
-        curves("baseline", "balanced-softmax"), val_words="validation, mean of classes", width=width
+        curves("baseline", "balanced-softmax"), val_label="validation, mean of classes", width=width
     ),
     "frequencies-5": lambda width: draw_frequencies([counts(5)], width=width),
     "frequencies-14": lambda width: draw_frequencies([counts(14)], width=width, log=True),
@@ -226,7 +234,7 @@ def reference_losses(margin, cost):
 
 
 def test_surrogates_are_the_losses():
-    figure = draw_surrogates(costs=(1.0, 0.5, 0.1))
+    figure = draw_surrogates()
     panels = {axes.get_title(): axes for axes in figure.axes}
     assert list(panels) == ["without costs", "cross-entropy (CE)", "hinge", "MSE"]
     for title in list(panels)[1:]:
@@ -251,22 +259,22 @@ def test_surrogates_are_the_losses():
 def test_loss_surface_and_its_boundary():
     figure = draw_loss_surface()
     panels = np.array(figure.axes[: 2 * len(CASES)]).reshape(2, len(CASES))
-    for column, case in enumerate(CASES):
+    for column, (name, costs) in enumerate(CASES.items()):
         above, below = panels[:, column]
-        assert case.name in above.get_title()
+        assert name in above.get_title()
         image, least = above.images[0], below.images[0]
         assert image.get_extent() == [-4, 4, -4, 4]
         assert image.origin == "lower"
         side = np.linspace(-4, 4, image.get_array().shape[0])
         first, second = np.meshgrid(side, side)
-        one, other = case.costs[0] * np.exp(first), case.costs[1] * np.exp(second)
+        one, other = costs[0] * np.exp(first), costs[1] * np.exp(second)
         losses = -np.log(one / (one + other)), -np.log(other / (one + other))
         np.testing.assert_allclose(image.get_array(), losses[0], atol=1e-9)
         np.testing.assert_allclose(least.get_array(), np.minimum(*losses), atol=1e-9)
         (boundary,) = [found for found in below.collections if isinstance(found, ContourSet)]
         points = boundary.get_paths()[0].vertices
         shift = points[:, 0] - points[:, 1]  # o1 - o2, where both weighted outputs are equal
-        np.testing.assert_allclose(shift, np.log(case.costs[1] / case.costs[0]), atol=1e-3)
+        np.testing.assert_allclose(shift, np.log(costs[1] / costs[0]), atol=1e-3)
     assert panels[1, 0].images[0].get_array().max() == pytest.approx(np.log(2), abs=0.02)
 
 
@@ -490,7 +498,7 @@ def test_letters_that_no_font_has_are_told_once(tmp_path, caplog):
     dataset = ClassCounts("x", ("\U0010fffd", "b"), (1, 2))
     svg, _ = write_figure(draw_frequencies([dataset]), tmp_path, "rare")
     assert "\U0010fffd" in svg.read_text(encoding="utf-8")
-    assert sum("no font here" in record.message for record in caplog.records) == 1
+    assert sum("no installed font" in record.message for record in caplog.records) == 1
 
 
 # Writing
@@ -511,8 +519,8 @@ def test_pyplot_is_not_touched(tmp_path, monkeypatch):
 
 
 def test_matplotlib_is_imported_when_it_is_needed():
-    source = Path(style.__file__).parents[2]
-    for path in (*(source / "report" / "figures").glob("*.py"), source / "cli" / "figures.py"):
+    folder = Path(style.__file__).parent
+    for path in (*folder.glob("*.py"), folder.parent / "figures_command.py"):
         for node in ast.parse(path.read_text()).body:
             assert not (isinstance(node, ast.Import) and "matplotlib" in ast.unparse(node)), path
             assert "matplotlib" not in (getattr(node, "module", None) or ""), path
@@ -534,5 +542,5 @@ def test_formats():
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot make the folder"):
+    with pytest.raises(RunError, match="cannot create the folder"):
         write_figure(draw_overview(), tmp_path / "file" / "x", "overview")

@@ -1,6 +1,5 @@
 """``cosen figures``: what it draws from data, runs and studies, and what it says of mistakes."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +7,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cosen.comparing.study_folder import StudyFolder
+from cosen.comparing.choice import Choice
+from cosen.comparing.study_folder import MethodRecord, StudyFolder, StudyRecord
 from cosen.errors import CosenError
 from cosen.paper.figures.class_counts import count_classes
 from cosen.paper.figures.folders import read_confusions, read_curves, shown_methods
 from cosen.paper.figures_command import figures_app
-from cosen.training.run_folder import EpochRecord, RunFolder
+from cosen.training.config import TrainConfig
+from cosen.training.records import EpochRecord
+from cosen.training.run_folder import RunFolder
+from report.small_runs import write_run
 
 app = typer.Typer()
 app.add_typer(figures_app)
@@ -56,24 +59,28 @@ def epoch(number, train_error, val_accuracy, mean_recall):
 def make_run(
     path, method="cosen", *, epochs=3, finished=True, right=10, classes=CLASSES, history=True
 ):
-    folder = RunFolder(path)
-    path.mkdir(parents=True)
-    folder.write_about(
-        {
-            "config": {"method": method},
-            "class_names": list(classes),
-            "class_counts": {"train": list(range(4, 4 + len(classes))), "val": [1] * len(classes)},
-        }
+    """A run that predicts each class ``1 + right`` times correctly, and once as any other."""
+    others = np.ones((len(classes), len(classes)), int)
+    counts = others + np.eye(len(classes), dtype=int) * right
+    target, predicted = np.nonzero(others)
+    times = counts[target, predicted]
+    write_run(
+        path,
+        np.repeat(predicted, times).tolist(),
+        target=np.repeat(target, times).tolist(),
+        names=classes,
+        train=tuple(range(4, 4 + len(classes))),
+        method=method,
+        history=0,
+        pictures=False,
     )
+    folder = RunFolder(path)
     if history:
         folder.write_history(
             [epoch(n, 0.5 / n, 1 - 0.4 / n, 1 - 0.6 / n) for n in range(1, epochs + 1)]
         )
-    if finished:
-        counts = (
-            np.ones((len(classes), len(classes)), int) + np.eye(len(classes), dtype=int) * right
-        )
-        folder.write_metrics({"test": {"confusion": counts.tolist()}})
+    if not finished:
+        (path / "metrics.json").unlink()
     return path
 
 
@@ -82,12 +89,17 @@ def make_study(tmp_path):
     def make(methods, *, seeds=(0, 1), chosen=None, **options):
         study = StudyFolder(tmp_path / "study")
         study.path.mkdir()
-        study.write_about({"methods": {name: {} for name in methods}, "seeds": list(seeds)})
+        StudyRecord.now(
+            TrainConfig(),
+            methods={name: MethodRecord(method=name, options={}) for name in methods},
+            seeds=seeds,
+            data="digits",
+        ).write(study.path)
         for place, method in enumerate(methods):
             for seed in seeds:
                 make_run(study.run(method, seed).path, method, right=10 * place + seed, **options)
         if chosen:
-            (study.path / "choice.json").write_text(json.dumps({"method": chosen}))
+            Choice(method=chosen, sentence="").write(study.path)
         return study.path
 
     return make
@@ -253,10 +265,10 @@ def test_other_networks(tmp_path):
 
 
 def test_all_makes_what_it_can(tmp_path, make_study, monkeypatch):
-    from cosen.paper.figures.overview import draw_overview
+    from cosen.paper.figures.diagrams import draw_overview
 
     for name in ("surrogates", "loss_surface"):  # tested above, and slower
-        monkeypatch.setattr(f"cosen.paper.figures.{name}.draw_{name}", draw_overview)
+        monkeypatch.setattr(f"cosen.paper.figures.loss_figures.draw_{name}", draw_overview)
     result = CliRunner().invoke(app, ["figures", "all", str(tmp_path / "a"), "--format", "svg"])
     assert result.exit_code == 0
     made = [Path(line).stem for line in result.stdout.splitlines()]
@@ -285,10 +297,10 @@ def test_folders_that_cannot_be_shown_are_named(tmp_path, make_study):
         assert "neither a run nor a study" in refusal(command, tmp_path / "empty")
     assert "neither a run nor a study" in refusal("all", tmp_path, "--study", tmp_path / "nowhere")
     begun = make_run(tmp_path / "begun", finished=False, history=False)
-    assert "is not finished; go on with --resume" in refusal("confusion", begun)
-    assert "none has ended yet" in refusal("errors", begun)
+    assert "is not finished; resume it with --resume" in refusal("confusion", begun)
+    assert "no epoch has ended yet" in refusal("errors", begun)
     ended = make_run(tmp_path / "ended", "wsvm", history=False)
-    assert "was not trained by epochs" in refusal("errors", ended)
+    assert "its method has no epochs" in refusal("errors", ended)
     study = make_study(["baseline", "cosen"], finished=False, history=False)
     assert "no run to show yet" in refusal("confusion", study)
     assert "no finished run yet" in refusal("frequencies", study)
@@ -308,7 +320,7 @@ def test_other_mistakes_are_named(tmp_path, make_study, make_folder):
     assert "is a protocol" in refusal("frequencies", "mnist/odd-10", "--imbalance", "odd:0.1")
     assert "did you mean 'mnist/odd-10" in refusal("frequencies", "mnist/odd-1")
     assert "neither a folder, nor a CSV" in refusal("frequencies", "nope")
-    assert "split 'half' is not known" in refusal("frequencies", "digits", "--split", "half")
+    assert "split 'half' is unknown" in refusal("frequencies", "digits", "--split", "half")
     assert "did you mean 'paper'" in refusal("network", "papr")
     assert "there is no format 'gif'" in refusal("overview", "--format", "gif")
     assert "3 to 20 inches" in refusal("overview", "--width", "1")

@@ -1,11 +1,15 @@
 from dataclasses import FrozenInstanceError
 
+import numpy as np
 import pytest
 
+from cosen.data.sources import from_arrays
 from cosen.data.splits import CountSplit, FoldSplit, FractionSplit, OfficialSplit
 from cosen.errors import InputError
 from cosen.paper.protocols import PROTOCOLS, TABLES, TIMING, Row, protocol
+from cosen.training.task import parse_split
 
+FOUR_IMAGES = from_arrays(np.zeros((4, 1, 1), np.uint8), np.array([0, 0, 1, 1]))
 ROWS = [row for rows in TABLES.values() for row in rows]
 DATASETS = {
     *("mnist", "cifar100", "caltech101", "mit67", "dil:5", "dil:10", "mlc:2008", "mlc:2008-2009"),
@@ -102,9 +106,11 @@ def test_rows_can_be_told_apart():
     assert len({(row.table, row.row, row.metric) for row in ROWS}) == len(ROWS)
 
 
-def test_every_protocol_is_measured_or_stands_for_one_that_is():
+def test_every_protocol_is_measured_or_a_stand_in_for_one_that_is():
     measured = {row.protocol for row in ROWS} - {None}
-    stand_ins = {name: record.stands_for for name, record in PROTOCOLS.items() if record.stands_for}
+    stand_ins = {
+        name: record.stand_in_for for name, record in PROTOCOLS.items() if record.stand_in_for
+    }
     assert stand_ins == {"ham10000/3-fold": "dil/10-classes", "rsmas/standard": "mlc/2008-2009"}
     assert set(PROTOCOLS) == measured | set(stand_ins)
     assert measured >= set(stand_ins.values())
@@ -130,7 +136,7 @@ def test_a_protocol_is_whole(name):
 @pytest.mark.parametrize(
     ("name", "split"),
     [
-        ("dil/5-classes", FoldSplit(3)),
+        ("dil/5-classes", FoldSplit(3, None)),
         ("mlc/2008", FractionSplit(2 / 3)),
         ("mlc/2008-2009", OfficialSplit()),
         ("mnist/even-25", OfficialSplit()),
@@ -139,12 +145,16 @@ def test_a_protocol_is_whole(name):
         ("caltech101/30-odd-10", FractionSplit(0.3)),
         ("mit67/standard", OfficialSplit()),
         ("mit67/60-original", FractionSplit(0.6)),
-        ("ham10000/3-fold", FoldSplit(3)),
+        ("ham10000/3-fold", FoldSplit(3, None)),
     ],
 )
 def test_splits_are_the_papers(name, split):
-    assert protocol(name).split == split
-    assert protocol(name).folds_averaged == (3 if isinstance(split, FoldSplit) else 1)
+    assert parse_split(protocol(name).split, FOUR_IMAGES) == split
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_training_can_read_every_split(name):
+    parse_split(protocol(name).split, FOUR_IMAGES)
 
 
 def test_records_cannot_be_changed():

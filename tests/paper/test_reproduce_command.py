@@ -16,6 +16,8 @@ from cosen.training.config import TrainConfig
 from small_mnist import make_mnist
 from small_study import run_here
 
+pytestmark = pytest.mark.training
+
 
 @pytest.fixture
 def run(capsys, monkeypatch, tmp_path):
@@ -32,7 +34,7 @@ def run(capsys, monkeypatch, tmp_path):
 
 
 def test_the_tables_and_defaults_are_those_of_the_study():
-    assert list(cli.TABLE_WORDS) == list(TABLES)
+    assert list(cli.TABLE_TITLES) == list(TABLES)
     assert (cli.FOLDER, cli.SEEDS) == (study.FOLDER, study.SEEDS)
 
 
@@ -49,7 +51,7 @@ def test_every_row_is_listed_at_80_columns(run):
             for number in row.numbers.values():
                 assert f"{number:.1f}" in entries or f"{number:.3f}" in entries
     assert "HAM10000 in place of Exp. 2" in tables[0]
-    assert "80.19 s and 71.87 s" in done.stdout
+    assert "with costs 80.19 s, without costs 71.87 s" in done.stdout
 
     rows = json.loads(run("list", "--json").stdout)
     assert len(rows) == sum(map(len, TABLES.values())) + 10 + 1  # stand-ins, timing
@@ -103,7 +105,7 @@ def test_a_row_is_run_and_the_page_is_written(run, tmp_path):
     printed = run("results", "studies/reproduce")
     assert "| Low rep. (10%) of odd digits | `baseline` |" in printed.stdout
     told = run("results", "studies/reproduce", f"--out={page}")
-    assert told.stdout == f"The results are in {page}\n"
+    assert told.stdout == f"Results written to {page}\n"
     assert printed.stdout in page.read_text()
 
 
@@ -123,14 +125,20 @@ def test_a_study_with_other_settings_is_told_in_its_row(run, tmp_path):
 def test_the_parts_of_cosen_are_shown_where_they_are_asked_for(run, monkeypatch):
     asked = []
     summary = Summary(
-        *("mnist/odd-10", "cpu", "cosen reproduce", (0,), None, {}, "1.0"),
+        protocol="mnist/odd-10",
+        preset="cpu",
+        command="cosen reproduce",
+        seeds=(0,),
+        epochs=None,
+        settings={},
+        version="1.0",
         options={},
         results={name: {0: {"accuracy": 0.5}} for name in ("baseline", "cosen", "cosen-margin")},
         failures={},
     )
 
-    def reproduce(entries, wish, **_):
-        asked.append(wish.ablation)
+    def reproduce(entries, options, **_):
+        asked.append(options.ablation)
         return study.Reproduced(tuple(entries), {"mnist/odd-10": summary}, {})
 
     monkeypatch.setattr("cosen.paper.reproduce.reproduce", reproduce)
@@ -171,11 +179,14 @@ def test_timing_is_printed_and_kept(run, tmp_path, monkeypatch, make_folder):
 
 
 MISTAKES = {
-    "row": (("MNISTexp", "--row=odd"), "'odd' is in several rows of MNISTexp, choose one: "),
-    "preset": (("MNISTexp", "--preset=gpu"), "there is no preset 'gpu': choose of cpu, paper"),
-    "cited": (("MNISTexp", "--row=maxout"), "is cited from another paper"),
+    "row": (("MNISTexp", "--row=odd"), "'odd' matches several rows of MNISTexp: choose one of "),
+    "preset": (("MNISTexp", "--preset=gpu"), "there is no preset 'gpu': did you mean 'cpu'"),
+    "cited": (
+        ("MNISTexp", "--row=maxout"),
+        "no row of MNISTexp that can be run has 'maxout': choose from",
+    ),
     "no-folder": (("results", "nowhere"), "there is no folder nowhere: run cosen reproduce TABLE"),
-    "empty": (("results", "."), ". has no summary.json in it: run cosen reproduce TABLE first"),
+    "empty": (("results", "."), ". has no summary.json: run cosen reproduce TABLE first"),
     "method": (("MNISTexp", "--methods=cosin"), "there is no method 'cosin': did you mean"),
     "no-data": (("CIFARexp", "--methods=crt,cosin"), "there is no method 'cosin': did you mean"),
     "only": (("MNISTexp", "--only=cosin"), "there is no method 'cosin': did you mean"),

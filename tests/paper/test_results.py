@@ -1,36 +1,45 @@
 """The results page, from summaries with known numbers; and the timing comparison."""
 
-import json
-from dataclasses import replace
+from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from cosen.errors import InputError
+from cosen.errors import InputError, RunError
+from cosen.methods import make_method, parse_method
 from cosen.methods.learned_costs import Cosen
 from cosen.paper import ablation
-from cosen.paper.method_tables import against_alternatives, gains_table, methods_table
 from cosen.paper.reproduce import find_entries
 from cosen.paper.results_page import (
     END,
     START,
+    best_alternatives_table,
+    gains_table,
+    methods_table,
     paper_table,
     read_timings,
     render_results,
     write_page,
 )
-from cosen.paper.shortfalls import shortfalls
 from cosen.paper.side_by_side import lines_of
-from cosen.paper.summary import Summary, error_reduction
+from cosen.paper.summary import Summary, error_reduction, read_summaries
 from cosen.paper.timing import EpochSeconds, Overhead, measure_overhead
 from cosen.training.config import TrainConfig
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+LINEAR = ablation.LINEAR_OUTPUT
 
 
 def summary_of(
     protocol="mnist/odd-10", *, preset="cpu", failures=None, network="small-cnn", **accuracies
 ):
-    """Of accuracies in per cent by method and seed; mean class recall is the same."""
-    named = {method.replace("_", "-"): values for method, values in accuracies.items()}
+    """A summary from accuracies in per cent by method; mean class recall is the same."""
+    named = {
+        method if "(" in method else method.replace("_", "-"): values
+        for method, values in accuracies.items()
+    }
     results = {
         method: {
             seed: {
@@ -94,43 +103,34 @@ def test_a_row_has_ours_beside_the_papers():
     )
 
 
-def test_what_is_not_reached_is_said_plainly():
-    assert shortfalls(rows(GOOD)) == (
-        "Below the paper's number beyond the 95 % interval over seeds: `cosen-paper` on Low rep. "
-        "(10%) of odd digits (98.10 ± 0.10 against 98.6). Of its baseline's errors `cosen-paper` "
-        "cuts fewer than the paper's method beyond the 95 % interval over seeds on Low rep. (10%) "
-        "of odd digits (20.8 ± 3.9 % against 42 %). Of its baseline's errors `cosen` cuts as many "
-        "as the paper's method, or more, in every row."
-    )
-    good = summary_of(baseline=[98.0] * 2, cosen_paper=[99.0] * 2, cosen=[99.0] * 2)
-    assert shortfalls(rows(good)).startswith(
-        "No number here lies below the paper's beyond the 95 % interval over seeds. Of"
-    )
+def paper_cells(summary, table="MNISTexp"):
+    """The paper's number and cut by method, as marked in the table."""
+    lines = [line.split(" | ") for line in paper_table(rows(summary, table)).splitlines()[2:]]
+    return {cells[1].strip("`"): (cells[3], cells[5]) for cells in lines}
 
 
-def test_with_two_seeds_little_is_beyond_the_interval_and_what_is_lower_is_told():
-    """Three standard errors below; with two seeds the interval is 12.7 on either side."""
+def test_numbers_of_the_paper_that_are_clearly_higher_are_bold():
+    assert paper_cells(GOOD) == {
+        "baseline": ("97.6", "-"),
+        "cosen-paper": ("**98.6**", "**42**"),
+        "cosen": ("98.6", "42"),
+    }
+
+
+def test_numbers_of_the_paper_that_are_higher_within_the_interval_are_italic():
+    """Three standard errors higher; with two seeds the interval has 12.7 on either side."""
     few = summary_of(baseline=[97.6] * 2, cosen_paper=[98.2, 98.4], cosen=[98.7, 98.9])
-    assert shortfalls(rows(few)) == (
-        "No number here lies below the paper's beyond the 95 % interval over seeds. Lower, but "
-        "within that interval: `cosen-paper` on Low rep. (10%) of odd digits (98.30 ± 0.14 against "
-        "98.6). Of its baseline's errors `cosen-paper` cuts fewer, but within the 95 % interval "
-        "over seeds, on Low rep. (10%) of odd digits (29.2 ± 5.9 % against 42 %). Of its "
-        "baseline's errors `cosen` cuts as many as the paper's method, or more, in every row."
-    )
+    found = paper_cells(few)
+    assert found["cosen-paper"] == ("_98.6_", "_42_")
+    assert found["cosen"] == ("98.6", "42")
 
 
-def test_with_one_seed_nothing_is_judged():
+def test_with_one_seed_nothing_is_marked():
     single = summary_of(baseline=[97.5], cosen_paper=[90.0], cosen=[99.0])
-    assert shortfalls(rows(single)) == (
-        "With one seed nothing can be judged: Low rep. (10%) of odd digits."
-    )
-    one_left = summary_of(baseline=[97.6] * 2, cosen_paper=[98.6] * 2, cosen=[90.0])
-    text = shortfalls(rows(one_left))
-    assert text.endswith(
-        "With one seed nothing can be judged: `cosen` on Low rep. (10%) of odd digits."
-    )
-    assert "90.00" not in text
+    assert set(paper_cells(single).values()) == {("97.6", "-"), ("98.6", "42")}
+    one_left = summary_of(baseline=[97.6] * 2, cosen_paper=[90.0] * 2, cosen=[90.0])
+    assert paper_cells(one_left)["cosen-paper"] == ("**98.6**", "**42**")
+    assert paper_cells(one_left)["cosen"] == ("98.6", "42")
 
 
 def test_other_metrics_are_in_the_papers_unit():
@@ -139,57 +139,60 @@ def test_other_metrics_are_in_the_papers_unit():
     assert "cut" not in table
 
 
-def test_stand_ins_are_marked_and_nothing_is_made_of_them():
+def test_numbers_of_other_data_are_in_brackets_and_never_marked():
     summary = summary_of("ham10000/3-fold", baseline=[50, 51], cosen_paper=[50, 51], cosen=[50, 51])
-    assert "| 50.50 ± 0.71 | (69.5) |" in paper_table(rows(summary, "DILexp"))
-    assert shortfalls(rows(summary, "DILexp")) == (
-        "HAM10000 stands in for data that cannot be had freely: the paper's numbers in brackets "
-        "are of that other data, and nothing follows from a difference."
-    )
+    found = paper_cells(summary, "DILexp")
+    assert found["baseline"] == ("(69.5)", "-")
+    assert found["cosen"] == ("(72.6)", "(10)")
 
 
-def test_failed_methods_are_told():
+MISSING = "| method | row | finished seeds | reason |"
+
+
+def test_failed_methods_are_listed_with_their_reason():
     summary = summary_of(
         baseline=[97.6] * 2, cosen=[98.6] * 2, failures={"cosen-paper": {0: "no\nmemory."}}
     )
     assert "|  | `cosen-paper` | - | 98.6 | - | 42 | - | - | 0 |" in paper_table(rows(summary))
-    assert (
-        "Some runs failed: `cosen-paper` on Low rep. (10%) of odd digits has 0 of 2 seeds, since "
-        "no memory." in shortfalls(rows(summary))
-    )
+    page = render_results([summary])
+    assert MISSING in page
+    row = "Low rep. (10%) of odd digits"
+    assert f"| `cosen-paper` | {row} | 0 of 2 | no memory. |" in page
+    assert MISSING not in render_results([GOOD])
 
 
-def test_methods_that_failed_beside_the_alternatives_are_told():
+def test_methods_that_failed_beside_the_alternatives_are_listed():
     summary = summary_of(
         baseline=[97.6] * 2, cosen=[98.6] * 2, crt=[98.0] * 2, failures={"smote": {0: "one image"}}
     )
     page = render_results([summary])
-    assert "Some runs failed: `smote` on mnist/odd-10 has 0 of 2 seeds, since one image." in page
+    assert "| `smote` | mnist/odd-10 | 0 of 2 | one image |" in page
 
 
-def test_parts_that_failed_are_told_below_their_own_table():
+def test_parts_that_failed_are_listed_below_their_own_table():
     summary = summary_of(
         baseline=[97.6] * 2,
         cosen=[98.6] * 2,
         crt=[98.0] * 2,
-        cosen_strength=[98.0] * 2,
-        failures={"cosen-errors": {0: "no memory"}},
+        **{ablation.LEARNED_TAU: [98.0] * 2},
+        failures={ablation.WITH_ERRORS: {0: "no memory"}},
     )
     alternatives, parts = render_results([summary]).split("### What each part")
-    assert "Some runs failed: `cosen-errors` on mnist/odd-10 has 0 of 2 seeds" in parts
-    assert "cosen-errors` on mnist/odd-10" not in alternatives.split("### Against today")[1]
+    assert f"| `{ablation.WITH_ERRORS}` | mnist/odd-10 | 0 of 2 | no memory |" in parts
+    assert ablation.WITH_ERRORS not in alternatives.split("### Against today")[1]
 
 
-def test_methods_that_were_not_run_are_told_and_rows_without_their_own_are_left_out():
+def test_methods_that_were_not_run_are_listed_and_rows_without_their_own_are_left_out():
     assert "comp_fixedcost" not in render_results([GOOD]), "nothing but what MNISTexp has"
     more = summary_of(
         baseline=[97.6] * 2, cosen_paper=[98.6] * 2, cosen=[98.6] * 2, fixed_h=[97.2] * 2
     )
     page = render_results([more])
-    table = page[page.index("### comp_fixedcost") :]
+    table, missing = page[page.index("### comp_fixedcost") :].split(MISSING)
     assert "|  | `fixed-h` | 97.20 ± 0.00 | 97.2 |" in table
     assert "| `fixed-s` |" not in table
-    assert "Not run: `fixed-s` and `fixed-m` on MNIST." in table
+    for method in ("fixed-s", "fixed-m"):
+        assert f"| `{method}` | MNIST | 0 of 2 | not run |" in missing
 
 
 # Today's alternatives
@@ -198,7 +201,8 @@ def test_methods_that_were_not_run_are_told_and_rows_without_their_own_are_left_
 def test_methods_stand_side_by_side_and_the_best_is_marked():
     first = summary_of(baseline=[50, 60], cosen=[70, 72], crt=[65, 64])
     second = summary_of(baseline=[40, 40], cosen=[50, 50], focal=[60, 60])
-    assert methods_table([("a", first), ("b", second)]).splitlines() == [
+    methods = ["baseline", "cosen", "crt", "focal", "nothing"]
+    assert methods_table({"a": first, "b": second}, methods).splitlines() == [
         "| method | a | b | average |",
         "| --- | ---: | ---: | ---: |",
         "| `baseline` | 55.00 ± 7.07 | 40.00 ± 0.00 | 47.50 |",
@@ -206,8 +210,8 @@ def test_methods_stand_side_by_side_and_the_best_is_marked():
         "| `crt` | 64.50 ± 0.71 | - | - |",
         "| `focal` | - | **60.00 ± 0.00** | - |",
     ]
-    only = methods_table([("a", first)], metric="f_measure", methods=["crt", "nothing"])
-    assert only.splitlines()[2:] == ["| `crt` | **32.25 ± 0.35** | **32.25** |"]
+    only = methods_table({"a": first}, ["crt", "nothing"])
+    assert only.splitlines()[2:] == ["| `crt` | **64.50 ± 0.71** | **64.50** |"]
 
 
 def test_noise_is_paired_over_seeds():
@@ -219,17 +223,13 @@ def test_noise_is_paired_over_seeds():
     within = summary_of(baseline=[50, 60, 70], cosen=[60, 70, 80], crt=[61, 69, 80.5])
     above = summary_of(baseline=[50, 60, 70], cosen=[60, 70, 80], crt=[50, 61, 70], focal=[1, 1, 1])
     single = summary_of(baseline=[50], cosen=[60], crt=[50])
-    text = against_alternatives([("a", below), ("b", within), ("c", above), ("d", single)])
-    assert (
-        "`cosen` lies below the best of them beyond the interval on: a (`crt`, -1.00 ± 0.25)."
-        in text
-    )
-    assert "`cosen` cannot be told from it on: b (`crt`, -0.17 ± 2.59)." in text
-    assert "`cosen` lies above it beyond the interval on: c (`crt`, +9.67 ± 1.43)." in text
-    assert "`cosen` cannot be judged, as there is one seed, on: d (`crt`, +10.00)." in text
-    assert "nowhere" not in text
-    text = against_alternatives([("c", above)])
-    assert ": `cosen` lies nowhere below the best of them beyond the interval. " in text
+    studies = {"a": below, "b": within, "c": above, "d": single}
+    assert best_alternatives_table(studies).splitlines()[2:] == [
+        "| a | `crt` | **-1.00 ± 0.25** |",
+        "| b | `crt` | -0.17 ± 2.59 |",
+        "| c | `crt` | **+9.67 ± 1.43** |",
+        "| d | `crt` | +10.00 |",
+    ]
 
 
 def test_gains_are_paired_over_seeds_and_bold_beyond_noise():
@@ -237,25 +237,26 @@ def test_gains_are_paired_over_seeds_and_bold_beyond_noise():
     below = summary_of(baseline=[50, 60, 70], cosen=[49, 58.9, 69])
     within = summary_of(baseline=[50, 60, 70], cosen=[49, 61, 70])
     single = summary_of(baseline=[50], cosen=[60], crt=[50])
-    studies = [("a", above), ("b", below), ("c", within), ("d", single)]
+    studies = {"a": above, "b": below, "c": within, "d": single}
     table = gains_table(studies, [("cosen", "baseline"), ("cosen", "crt"), ("cosen", "focal")])
     assert table.splitlines() == [
-        "| method | against | a | b | c | d |",
+        "| method | minus | a | b | c | d |",
         "| --- | --- | ---: | ---: | ---: | ---: |",
         "| `cosen` | `baseline` | **+10.10 ± 0.43** | **-1.03 ± 0.14** | +0.00 ± 2.48 | +10.00 |",
         "| `cosen` | `crt` | - | - | - | +10.00 |",
     ]
 
 
-def test_the_page_says_where_costs_were_cross_validated():
+def test_the_page_shows_where_costs_were_cross_validated():
     plain = summary_of(baseline=[50] * 2, cosen_paper=[60, 61])
-    tuned = replace(plain, protocol="mnist/odd-25", options={"cosen-paper": {"trials": 8}})
+    options = {"cosen-paper": {"trials": 8}}
+    tuned = plain.model_copy(update={"protocol": "mnist/odd-25", "options": options})
     page = render_results([plain, tuned])
-    assert "is cross-validated on mnist/odd-25 (8 trials); elsewhere it has its defaults." in page
+    assert "`cosen reproduce MNISTexp --row mnist/odd-10 --seeds 2`" in page
+    assert "`cosen reproduce MNISTexp --row mnist/odd-25 --seeds 2 --trials 8`" in page
     assert "| `cosen-paper` | `baseline` | +10.50 ± 6.35 | +10.50 ± 6.35 |" in page.replace(
         "**", ""
     )
-    assert "`cosen-paper` has its defaults." in render_results([plain])
     assert PAPERS not in render_results([summary_of(baseline=[50])])
 
 
@@ -263,21 +264,10 @@ def test_a_few_standard_errors_are_noise_with_a_few_seeds():
     """Three standard errors with three seeds, five with two."""
     three = summary_of(baseline=[50] * 3, cosen=[60, 70, 80], crt=[61, 71.7, 83])
     two = summary_of(baseline=[50] * 2, cosen=[60, 70], crt=[60.8, 71.2])
-    text = against_alternatives([("three", three), ("two", two)])
-    assert (
-        "cannot be told from it on: three (`crt`, -1.90 ± 2.52); two (`crt`, -1.00 ± 2.54)" in text
-    )
-    assert "lies below" not in text
-
-
-def test_nothing_is_claimed_where_nothing_could_be_judged():
-    single = summary_of(baseline=[50], cosen=[60], crt=[65])
-    text = against_alternatives([("a", single)])
-    assert "cannot be judged, as there is one seed, on: a (`crt`, -5.00)." in text
-    assert "nowhere" not in text
-    equal = summary_of(baseline=[50] * 3, cosen=[60, 70, 80], crt=[60, 70, 80])
-    text = against_alternatives([("a", single), ("b", equal)])
-    assert "Where there are several seeds, `cosen` lies nowhere below the best" in text
+    assert best_alternatives_table({"three": three, "two": two}).splitlines()[2:] == [
+        "| three | `crt` | -1.90 ± 2.52 |",
+        "| two | `crt` | -1.00 ± 2.54 |",
+    ]
 
 
 # The parts of cosen
@@ -285,48 +275,62 @@ def test_nothing_is_claimed_where_nothing_could_be_judged():
 
 def test_only_parts_with_results_are_named():
     page = render_results(
-        [summary_of(baseline=[50] * 2, cosen=[60] * 2, cosen_margin=[55] * 2, cosen_errors=[])]
+        [
+            summary_of(
+                baseline=[50] * 2,
+                cosen=[60] * 2,
+                **{ablation.LEARNED_MARGIN: [55] * 2, ablation.WITH_ERRORS: []},
+            )
+        ]
     )
-    told = page[page.index("### What each part") :]
-    assert "`cosen-margin`: frequencies, and a learned margin; `cosen`: frequencies, strength" in (
-        told
-    )
-    assert "an output layer of cosines where the network learns its features." in told
-    for part in ("frequencies", "strength", "margin-4", "linear", "errors"):
-        assert f"`cosen-{part}`" not in told
+    part = page[page.index("### What each part") :]
+    described = [line.split(" | ") for line in part.splitlines() if line.startswith("| `")][:2]
+    assert described[0] == [
+        f"| `{ablation.LEARNED_MARGIN}`",
+        "class frequencies and a learned margin |",
+    ]
+    assert described[1][0] == "| `cosen`"
+    for label in ablation.VARIANTS:
+        assert (f"| `{label}` |" in part) is (label == ablation.LEARNED_MARGIN)
 
 
 def test_on_a_head_the_linear_output_is_that_of_cosen_itself():
-    whole = summary_of(baseline=[50] * 2, cosen=[60] * 2, cosen_linear=[58] * 2)
+    whole = summary_of(baseline=[50] * 2, cosen=[60] * 2, **{LINEAR: [58] * 2})
     head = summary_of(
-        "rsmas/standard", network="head", baseline=[40] * 2, cosen=[70] * 2, cosen_margin=[65] * 2
+        "rsmas/standard",
+        network="head",
+        baseline=[40] * 2,
+        cosen=[70] * 2,
+        **{ablation.LEARNED_MARGIN: [65] * 2},
     )
     page = render_results([whole, head])
     told = page[page.index("### What each part") :]
-    assert "| `cosen-linear` | 58.00 ± 0.00 | **70.00 ± 0.00** | 64.00 |" in told
-    assert "On a head, which learns no features, `cosen-linear` is `cosen` itself" in told
-    alone = render_results([head])
-    assert "cosen-linear" not in alone
-    trained = summary_of("mnist/even-10", baseline=[50] * 2, cosen=[60] * 2, cosen_margin=[55] * 2)
+    assert f"| `{LINEAR}` | 58.00 ± 0.00 | **70.00 ± 0.00** | 64.00 |" in told
+    assert f"| `{LINEAR}` |" not in render_results([head])
+    trained = summary_of(
+        "mnist/even-10",
+        baseline=[50] * 2,
+        cosen=[60] * 2,
+        **{ablation.LEARNED_MARGIN: [55] * 2},
+    )
     told = render_results([whole, trained])
-    assert "| `cosen-linear` | 58.00 ± 0.00 | - | - |" in told, "not the same where it is trained"
-    assert "On a head" not in told
+    assert f"| `{LINEAR}` | 58.00 ± 0.00 | - | - |" in told, "not the same where it is trained"
 
 
 def test_the_fixed_margin_differs_from_learned_ones_with_a_linear_output_by_itself_alone():
-    fixed, learned = ablation.FixedMargin(), ablation.LinearOutput()
-    assert (fixed.output, learned.output) == ("linear", "linear")
-    assert (fixed.options, learned.options) == ({"margin": 4.0}, {})
-    assert ablation.WithErrors().output == "auto", "on top of the whole"
+    assert parse_method(ablation.FIXED_MARGIN)[1] == {"margin": 4, "output": "linear"}
+    assert parse_method(LINEAR)[1] == {"output": "linear"}
+    assert parse_method(ablation.WITH_ERRORS)[1] == {"errors": 1}, "all of cosen besides"
 
 
 @pytest.mark.parametrize("learns_features", [False, True])
 def test_the_linear_output_is_cosen_itself_on_frozen_features(learns_features):
     setting = mock.Mock(learns_features=learns_features)
-    same = ablation.LinearOutput().cosine_scale(setting) == Cosen().cosine_scale(setting)
+    linear = make_method(*parse_method(LINEAR))
+    same = linear.cosine_scale(setting) == Cosen().cosine_scale(setting)
     assert same is not learns_features
     network = "small-cnn" if learns_features else "head"
-    assert (ablation.LinearOutput in ablation.parts_for(network)) is learns_features
+    assert (LINEAR in ablation.variants_for(network)) is learns_features
 
 
 # The page
@@ -353,6 +357,13 @@ def test_the_page_does_not_depend_on_the_order():
     assert render_results([]) == "\n"
 
 
+def test_the_page_in_the_docs_is_what_the_summaries_give():
+    page = (DOCS / "results.md").read_text(encoding="utf-8")
+    written = page.split(START)[1].split(END)[0].strip()
+    kept = DOCS / "results"
+    assert written == render_results(read_summaries(kept), read_timings(kept)).strip()
+
+
 def test_the_generated_part_replaces_what_stood_between_the_markers(tmp_path):
     page = tmp_path / "docs" / "results.md"
     write_page(page, "first\n")
@@ -363,7 +374,7 @@ def test_the_generated_part_replaces_what_stood_between_the_markers(tmp_path):
         f"By hand.\n\n# Results\n\n{START}\n\nsecond\n\n{END}\n\nMore by hand.\n"
     )
     page.write_text("nothing generated")
-    with pytest.raises(InputError, match=r"results\.md has no place for the figures"):
+    with pytest.raises(InputError, match=r"results\.md has no place for the results"):
         write_page(page, "third")
     assert page.read_text() == "nothing generated"
 
@@ -373,28 +384,42 @@ def test_the_generated_part_replaces_what_stood_between_the_markers(tmp_path):
 
 def timing(ratio=1.05):
     def seconds(method, epoch):
-        return EpochSeconds(method, 0.1, (0.09, 0.11), 0.01, 0.01, 0.1, 10, epoch)
+        return EpochSeconds(
+            method=method,
+            batch=0.1,
+            quartiles=(0.09, 0.11),
+            step=0.01,
+            file=0.01,
+            separability=0.1,
+            separability_every=10,
+            epoch=epoch,
+        )
 
     settings = {"network": "resnet32", "data": "cifar100", "batch_size": 64}
     learned = (seconds("cosen-paper", 20 * ratio), seconds("cosen", 20.2))
-    return Overhead(settings, 200, 2.0, seconds("baseline", 20.0), learned)
+    return Overhead(
+        settings=settings,
+        batches=200,
+        validation=2.0,
+        plain=seconds("baseline", 20.0),
+        learned=learned,
+    )
 
 
 def test_timing_is_shown_beside_the_papers():
     page = render_results([], {"cpu": timing()})
     assert "| without costs | 20.00 | 1 | 71.87 | 1 |" in page
-    assert "| `cosen-paper` | 21.00 | 1.050 | 80.19 | 1.116 |" in page
-    assert "adds no larger share" in page
-    assert "adds a larger share" in render_results([], {"cpu": timing(1.2)})
+    assert "| cosen-paper | 21.00 | 1.050 | 80.19 | 1.116 |" in page
 
 
 def test_timings_are_read_by_preset(tmp_path):
     assert read_timings(tmp_path) == {}
     for preset, found in (("cpu", timing()), ("paper", timing(1.2))):
-        place = tmp_path / preset / "timing" / "timing.json"
-        place.parent.mkdir(parents=True)
-        place.write_text(json.dumps(found.as_json()))
+        found.write(tmp_path / preset / "timing" / "timing.json")
     assert read_timings(tmp_path) == {"cpu": timing(), "paper": timing(1.2)}
+    (tmp_path / "cpu" / "timing" / "timing.json").write_text('{"settings": {}}')
+    with pytest.raises(RunError, match=r"timing\.json is damaged \(batches: Field required\)"):
+        read_timings(tmp_path)
 
 
 def test_an_epoch_is_timed_with_costs_and_without(tmp_path, make_folder):
@@ -418,8 +443,11 @@ def test_an_epoch_is_timed_with_costs_and_without(tmp_path, make_folder):
     assert min(paper.batch, paper.step, paper.file, paper.separability, found.validation) > 0
     extra = paper.step + paper.file + paper.separability / paper.separability_every
     assert paper.epoch == pytest.approx(5 * paper.batch + found.validation + extra)
-    assert found.largest_ratio == max(method.epoch for method in found.learned) / found.plain.epoch
+    assert [found.ratio(method) for method in found.learned] == [
+        method.epoch / found.plain.epoch for method in found.learned
+    ]
     assert "data_root" not in found.settings
-    assert Overhead.from_json(found.as_json()) == found
+    text = found.model_dump_json()
+    assert Overhead.model_validate_json(text).model_dump_json() == text
     with pytest.raises(InputError, match="smote does not train the network"):
         measure_overhead(config, methods={"smote": {}})

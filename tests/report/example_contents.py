@@ -1,4 +1,4 @@
-"""Contents of reports as the page is given them, made up but of the size and shape of real ones."""
+"""Invented contents of reports, of the size and shape of real ones."""
 
 import base64
 import io
@@ -6,7 +6,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
+
+from cosen import functional as F
+from cosen.report.packing import pack
+from cosen.report.page import render
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -20,26 +25,11 @@ HOSTILE = [
     "$\\frac{1}{2}$ <b>bold</b>",
     "x\udc80y",  # a file name that is not UTF-8, as Python reads it
 ]
-"""Names of classes that a page could fall for."""
-
-
-def pack(values: np.ndarray, *, log: bool = False) -> dict[str, Any]:
-    """Numbers as cosen.report.packing has them: 16 bits each, from the lowest to the highest."""
-    stored = np.log10(values) if log else np.asarray(values, float)
-    low, high = float(stored.min()), float(stored.max())
-    share = (stored - low) / ((high - low) or 1.0)
-    data = np.round(share * 65535).astype("<u2")
-    return {
-        "shape": list(values.shape),
-        "low": low,
-        "high": high,
-        "log": log,
-        "data": base64.b64encode(data.tobytes()).decode(),
-    }
+"""Names of classes that could break a page."""
 
 
 def unpack(packed: dict[str, Any]) -> np.ndarray:
-    """The numbers of the page, in the arithmetic of the page."""
+    """Unpack numbers as the page does."""
     data = np.frombuffer(base64.b64decode(packed["data"]), "<u2").astype(float)
     values = packed["low"] + (packed["high"] - packed["low"]) * data / 65535
     return (10**values if packed["log"] else values).reshape(packed["shape"])
@@ -76,29 +66,21 @@ def confusion_of(target: np.ndarray, decided: np.ndarray, classes: int) -> np.nd
     return np.bincount(target * classes + decided, minlength=classes**2).reshape(classes, classes)
 
 
-def bins_of(logits: np.ndarray, target: np.ndarray) -> list[dict[str, Any]]:
-    probabilities = softmax(logits)
-    confidence, right = probabilities.max(1), probabilities.argmax(1) == target
-    bins = []
-    for low in np.arange(10) / 10:
-        inside = (confidence > low) & (confidence <= low + 0.1)
-        some = bool(inside.any())
-        bins.append(
-            {
-                "low": float(low),
-                "high": float(low + 0.1),
-                "confidence": float(confidence[inside].mean()) if some else None,
-                "accuracy": float(right[inside].mean()) if some else None,
-                "count": int(inside.sum()),
-            }
-        )
-    return bins
-
-
-def calibration_error(bins: list[dict[str, Any]]) -> float:
-    total = sum(one["count"] for one in bins)
-    gaps = [one["count"] * abs(one["confidence"] - one["accuracy"]) for one in bins if one["count"]]
-    return sum(gaps) / total
+def reliability_of(logits: np.ndarray, target: np.ndarray) -> tuple[list[dict[str, Any]], float]:
+    """Ten bins and the calibration error."""
+    scores, labels = torch.tensor(softmax(logits)), torch.tensor(target)
+    columns = [column.tolist() for column in F.calibration_bins(scores, labels, bins=10)]
+    bins = [
+        {
+            "low": i / 10,
+            "high": (i + 1) / 10,
+            "confidence": confidence if count else None,
+            "accuracy": accuracy if count else None,
+            "count": count,
+        }
+        for i, (count, confidence, accuracy) in enumerate(zip(*columns, strict=True))
+    ]
+    return bins, float(F.expected_calibration_error(scores, labels, bins=10))
 
 
 def learned_costs(
@@ -202,9 +184,9 @@ def build(names: list[str], *, samples: int, pictures: int, epochs: int, side: i
                     "val_error": (0.5 * falling + level + rng.normal(0, 0.008, epochs)).tolist(),
                 }
             )
-    before, after = bins_of(logits["chosen"] * 4, target), bins_of(logits["chosen"] * 2, target)
+    before, error_before = reliability_of(logits["chosen"] * 4, target)
+    after, error_after = reliability_of(logits["chosen"] * 2, target)
     return {
-        "format": 1,
         "kind": "study",
         "title": f"{classes} kinds of things, longtail:50",
         "verdict": (
@@ -240,8 +222,8 @@ def build(names: list[str], *, samples: int, pictures: int, epochs: int, side: i
                 )
             ],
             "notes": [
-                "On test, in per cent, mean ± standard deviation over 3 seeds. Change: of mean "
-                "class recall against baseline, with its 95 % interval."
+                "On test, in per cent, mean ± standard deviation over 3 seeds. Change in mean "
+                "class recall against baseline, with 95 % interval."
             ],
         },
         "figures": [
@@ -278,7 +260,6 @@ def build(names: list[str], *, samples: int, pictures: int, epochs: int, side: i
             "note": "Test images of seed 0, rare classes first.",
         },
         "tradeoff": {
-            "seed": 0,
             "samples": samples,
             "target": pack(target.astype(float)),
             "logits": pack(logits["chosen"]),
@@ -289,11 +270,11 @@ def build(names: list[str], *, samples: int, pictures: int, epochs: int, side: i
             "method": "cosen",
             "before": before,
             "after": after,
-            "error_before": calibration_error(before),
-            "error_after": calibration_error(after),
+            "error_before": error_before,
+            "error_after": error_after,
             "temperature": 2.0,
         },
-        "made": [
+        "provenance": [
             {"name": "data", "value": "things"},
             {"name": "fingerprint", "value": "sha256:" + "0123456789abcdef" * 4},
             {"name": "split", "value": "60 % train, 20 % validation, 20 % test"},
@@ -324,14 +305,14 @@ def many_classes() -> dict:
 
 @cache
 def hostile() -> dict:
-    """Every text is one that a page could fall for."""
+    """Every text is one that could break the page."""
     contents = build(HOSTILE, samples=400, pictures=12, epochs=6, side=16)
     contents |= {
         "title": HOSTILE[0],
         "verdict": f"{HOSTILE[1]} is better than {HOSTILE[2]}.",
         "caveats": [HOSTILE[3], HOSTILE[0]],
         "methods": {"baseline": HOSTILE[4], "chosen": HOSTILE[0]},
-        "made": [{"name": name, "value": name} for name in HOSTILE],
+        "provenance": [{"name": name, "value": name} for name in HOSTILE],
         "command": f"cosen train '{HOSTILE[0]}' {HOSTILE[3]}",
     }
     contents["leaderboard"]["notes"] = HOSTILE[:4]
@@ -358,7 +339,7 @@ def two_strengths() -> dict:
         "frequencies": None,
         "separability": None,
         "strengths": {
-            "frequency": [round(1 + 0.031 * epoch, 3) for epoch in range(epochs)],
+            "tau": [round(1 + 0.031 * epoch, 3) for epoch in range(epochs)],
             "margin": [0.0, None, *(round(0.567 * epoch, 3) for epoch in range(2, epochs))],
         },
     }
@@ -397,3 +378,19 @@ def lone_run() -> dict:
     contents["classes"][1]["test"] = 0.0
     contents["confusion"]["chosen"][1] = [0, 0, 0]
     return contents
+
+
+EXAMPLES = {
+    function.__name__: function
+    for function in (ten_classes, many_classes, hostile, lone_run, two_strengths)
+}
+
+
+def contents_of(name: str) -> dict:
+    return EXAMPLES[name]()
+
+
+@cache
+def page_of(name: str) -> str:
+    """The page of an example."""
+    return render(contents_of(name))

@@ -4,14 +4,27 @@ import numpy as np
 import torch
 
 from cosen.comparing.compare import conclude
-from cosen.comparing.study_folder import StudyFolder
-from cosen.costs import CostStep
+from cosen.comparing.study_folder import (
+    FailuresRecord,
+    MethodRecord,
+    StudyFolder,
+    StudyRecord,
+)
+from cosen.costs import AdaptiveCostStep, Objective, PaperCostStep
 from cosen.data.labelled import LabelledImages
 from cosen.data.stores import ImageArray
-from cosen.networks.output import Outputs
+from cosen.networks.network import Outputs
 from cosen.training.config import TrainConfig
 from cosen.training.evaluation import summarise
-from cosen.training.run_folder import EpochRecord, RunFolder
+from cosen.training.records import (
+    DataRecord,
+    EpochRecord,
+    ImageNames,
+    RunMetrics,
+    RunRecord,
+    SplitCounts,
+)
+from cosen.training.run_folder import RunFolder
 from cosen.training.thumbnails import write_thumbnails
 
 NAMES = ("cat", "dog", "elk")
@@ -41,7 +54,7 @@ def write_run(
     pixels=None,
     image_names=None,
     command=("cosen", "train", "photos/"),
-    expert=None,
+    costs=None,
     **settings,
 ):
     """A finished run; what it gives for validation is what it gives for test."""
@@ -52,40 +65,44 @@ def write_run(
         logits = 4 * torch.nn.functional.one_hot(predicted, classes).float()
     outputs = Outputs(logits, logits, target)
     config = {"data": "photos/", "objective": "balanced", "seed": seed, "method": method}
-    config = TrainConfig(**(config | settings)).as_json()
-    counts = torch.bincount(target, minlength=classes).tolist()
-    run.write_about(
-        {
-            "cosen": "0.1.0",
-            "started": "2026-11-16T02:32:04+00:00",
-            "command": [*command],
-            "config": config,
-            "versions": {"python": "3.11.7", "torch": "2.13.0"},
-            "platform": "Linux",
-            "fingerprint": fingerprint,
-            "class_names": [*names],
-            "class_counts": {"train": [*train], "val": counts, "test": counts},
-            "network": {"name": "small-cnn", "size": [8, 8, 1]},
-            "seconds": 10.0 + seed,
-            "temperature": temperature,
-        }
-        | ({} if expert is None else {"expert": expert})
-    )
+    counts = torch.bincount(target, minlength=classes)
+    RunRecord(
+        version="0.1.0",
+        started="2026-11-16T02:32:04+00:00",
+        command=command,
+        config=TrainConfig(**(config | settings)),
+        versions={"python": "3.11.7", "torch": "2.13.0"},
+        platform="Linux",
+        data=DataRecord(
+            fingerprint=fingerprint,
+            class_names=names,
+            class_counts=SplitCounts(train=torch.tensor(train), val=counts, test=counts),
+            network="small-cnn",
+            size=(8, 8, 1),
+            misclassification_costs=costs,
+        ),
+        seconds=10.0 + seed,
+        temperature=temperature,
+    ).write(path)
     image_names = image_names or [f"{fingerprint}/{row}.png" for row in range(len(target))]
-    tensors = {"logits": logits, "target": target}
     run.write_predictions(
-        {f"{part}_{name}": t.clone() for part in ("val", "test") for name, t in tensors.items()},
-        {"val": image_names, "test": image_names},
+        {part: Outputs(logits.clone(), logits, target.clone()) for part in ("val", "test")},
+        ImageNames(val=image_names, test=image_names),
     )
-    objective = "balanced" if expert is None else torch.tensor(expert)
-    metrics = summarise(outputs, class_counts=train, objective=objective, temperature=temperature)
+    objective = Objective.of("balanced" if costs is None else costs)
+    metrics = summarise(
+        outputs,
+        class_counts=torch.tensor(train),
+        objective=objective,
+        temperature=temperature,
+    )
     if history:
         run.write_history([record(epoch) for epoch in range(1, history + 1)])
     for step in steps:
         run.write_cost_step(step)
     if pictures:
         write_pictures(run, target.numpy(), logits.argmax(1).numpy(), train, pixels)
-    run.write_metrics({"val": metrics, "test": metrics})
+    RunMetrics(val=metrics, test=metrics).write(path)
     return run
 
 
@@ -122,17 +139,21 @@ def record(epoch):
 def cost_step(number, classes=3, *, separability=True, strengths=None):
     """A step whose costs are all 1 / number."""
     ones = torch.ones(classes, classes)
-    return CostStep(
-        number=number,
-        val_error=0.5 / number,
-        best_error=0.25,
-        accepted=number % 2 == 1,
+    shared = {
+        "number": number,
+        "val_error": 0.5 / number,
+        "best_error": 0.25,
+        "accepted": number % 2 == 1,
+        "costs": ones / number,
+        "confusion": torch.eye(classes),
+    }
+    if strengths:
+        return AdaptiveCostStep(**shared, **strengths)
+    return PaperCostStep(
+        **shared,
         cost_lr=0.3,
-        costs=ones / number,
         target_costs=ones / (10 * number),
-        confusion=torch.eye(classes),
         separability=ones * number if separability else None,
-        strengths=strengths or {},
     )
 
 
@@ -158,25 +179,21 @@ def write_study(
         settings: Of all runs.
     """
     study, failures = StudyFolder(path), failures or {}
-    config = TrainConfig(data="photos/", objective="balanced", **settings)
-    shared = config.as_json()
-    for name in ("method", "options", "seed", "device"):
-        del shared[name]
     path.mkdir(parents=True)
-    study.write_about(
-        {
-            "cosen": "0.1.0",
-            "started": "2026-11-16T02:32:04+00:00",
-            "command": [*command],
-            "config": shared,
-            "versions": {"python": "3.11.7"},
-            "platform": "Linux",
-            "methods": {
-                name: {"asked": name, "options": {}} for name in dict.fromkeys([*given, *failures])
-            },
-            "seeds": [*seeds],
-        }
-    )
+    StudyRecord(
+        version="0.1.0",
+        started="2026-11-16T02:32:04+00:00",
+        command=command,
+        config=TrainConfig(data="photos/", objective="balanced", **settings),
+        versions={"python": "3.11.7"},
+        platform="Linux",
+        methods={
+            name: MethodRecord(method=name, options={})
+            for name in dict.fromkeys([*given, *failures])
+        },
+        seeds=seeds,
+        data="photos",
+    ).write(path)
     for method, predicted in given.items():
         for seed in seeds:
             if seed not in failures.get(method, {}):
@@ -189,6 +206,6 @@ def write_study(
                     **(runs or {}).get(method, {}),
                     **settings,
                 )
-    study.write_failures(failures)
-    conclude(study, config)
+    FailuresRecord(failures=failures).write(path)
+    conclude(study)
     return study

@@ -1,70 +1,116 @@
 """The page as a person sees and uses it, in headless Chromium."""
 
 import re
+import shutil
 import time
-from functools import cache
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cosen.report.page import percent, points, render
-from report import example_contents
-from report.browser import launched_chromium
-from report.example_contents import HOSTILE, unpack
+from cosen.report.page import percent, points
+from report.example_contents import EXAMPLES, HOSTILE, contents_of, page_of, unpack
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTHS = (360, 768, 1280, 1920)
-EXAMPLES = ("ten_classes", "many_classes", "hostile", "lone_run", "two_strengths")
 SETTLED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
-pytestmark = pytest.mark.xdist_group("browser")  # one browser for all of these
-
-chromium = pytest.fixture(scope="module")(launched_chromium)
-
-
-@cache
-def contents_of(name: str) -> dict:
-    return getattr(example_contents, name)()
+# one browser for all of these
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("report")
+def chromium() -> Iterator:
+    """A headless Chromium; without one, tests are skipped."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="Playwright is not installed: install cosen[dev]"
+    )
+    executable = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if executable is None:
+        pytest.skip(f"no Chromium on the path (looked for {', '.join(BROWSERS)})")
+    with playwright.sync_playwright() as driver:
+        # Containers have neither user namespaces for the sandbox nor a large /dev/shm.
+        chromium = driver.chromium.launch(
+            executable_path=executable, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield chromium
+        chromium.close()
 
-    @cache
-    def write(name: str) -> str:
-        file = folder / f"{name} <&> ü.html"  # an awkward name, as people have
-        file.write_text(render(contents_of(name)), encoding="utf-8")
-        return file.as_uri()
 
-    return write
+class Pages:
+    """Open pages of the examples, and everything that went wrong on them."""
+
+    def __init__(self, chromium, folder: Path) -> None:
+        self.chromium, self.folder = chromium, folder
+        self.shared, self.troubles, self.requests, self.opened = {}, [], [], 0
+
+    def open(self, name: str, **options):
+        file = self.folder / f"{name} <&> ü.html"  # an awkward name, as people have
+        if not file.exists():
+            file.write_text(page_of(name), encoding="utf-8")
+        page = self.chromium.new_context(**options).new_page()
+        page.on(
+            "console",
+            lambda one: one.type in ("error", "warning") and self.troubles.append(one.text),
+        )
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("dialog", lambda dialog: (self.troubles.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.goto(file.as_uri())
+        self.opened += 1
+        return page
+
+    def visit(self, name: str, *, width: int = 1280):
+        """A page that tests share: at the top, in light colours, with no dialog."""
+        if name not in self.shared:
+            self.shared[name] = self.open(name, viewport={"width": width, "height": 900})
+        page = self.shared[name]
+        page.emulate_media(media="screen", color_scheme="light")
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate(
+            "document.getElementById('detail').close();"
+            "window.scrollTo({top: 0, behavior: 'instant'})"
+        )
+        settle(page)
+        return page
+
+
+@pytest.fixture(scope="module")
+def pages(chromium, tmp_path_factory):
+    pages = Pages(chromium, tmp_path_factory.mktemp("report"))
+    yield pages
+    for page in pages.shared.values():
+        page.context.close()
+
+
+@pytest.fixture(autouse=True)
+def check_pages(pages):
+    """After each test: no error, no dialog, and no request but for the file itself."""
+    yield
+    assert pages.troubles == []
+    loaded = [url for url in pages.requests if not url.startswith("data:")]
+    assert all(url.startswith("file://") for url in loaded)
+    assert len(loaded) == pages.opened
 
 
 @pytest.fixture
-def visit(chromium, address):
-    """Opens an example; in the end nothing may have gone wrong, been asked for or popped up."""
-    contexts, troubles, requests = [], [], []
+def visit(pages):
+    return pages.visit
 
-    def open_page(name: str, *, width: int = 1280, **options):
-        context = chromium.new_context(viewport={"width": width, "height": 900}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on(
-            "console",
-            lambda message: message.type in ("error", "warning") and troubles.append(message.text),
-        )
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(address(name))
-        return page
+
+@pytest.fixture
+def visit_fresh(pages):
+    """Opens a page of its own, for tests that need an untouched one or leave traces."""
+    opened = []
+
+    def open_page(name: str, **options):
+        opened.append(pages.open(name, viewport={"width": 1280, "height": 900}, **options))
+        return opened[-1]
 
     yield open_page
-    for context in contexts:
-        context.close()
-    assert troubles == []
-    outside = [url for url in requests if not url.startswith(("file://", "data:"))]
-    assert outside == []
-    assert len([url for url in requests if url.startswith("file://")]) == len(contexts)
+    for page in opened:
+        page.context.close()
 
 
 def settle(page) -> None:
@@ -77,6 +123,12 @@ def wait_until(page, condition: str, *, seconds: float = 20) -> None:
     while not page.evaluate(condition):
         assert time.monotonic() < end, condition
         settle(page)
+
+
+def open_table(page, details: str) -> None:
+    """Opens a <details>, which is then filled."""
+    page.locator(f"#{details}").evaluate("(one) => (one.open = true)")
+    wait_until(page, f"document.querySelector('#{details} td')")
 
 
 def draw_all(page, width: int = 1280) -> None:
@@ -171,14 +223,15 @@ def check_tradeoff(page, contents, shift: float) -> None:
 
 def test_tradeoff_chart_and_reset(visit):
     page, contents = visit("ten_classes"), contents_of("ten_classes")
-    page.locator("#shift").scroll_into_view_if_needed()
+    page.locator("#shift-reset").click()
     wait_until(page, "document.getElementById('shift-recalls').data")
+    settle(page)
     at_zero = page.locator("#shift-figures").inner_text()
     page.locator("#shift").focus()
     for _ in range(8):
         page.keyboard.press("ArrowRight")
     settle(page)
-    assert "+0.40, rare classes favoured" in page.locator("#shift-value").inner_text()
+    assert "+0.40, favours rare classes" in page.locator("#shift-value").inner_text()
     moved = page.locator("#shift-figures").inner_text()
     assert moved != at_zero
     shown = page.evaluate("document.getElementById('shift-recalls').data.at(-1).y")
@@ -188,9 +241,11 @@ def test_tradeoff_chart_and_reset(visit):
     assert shown == pytest.approx(rows)
     line = page.evaluate("document.getElementById('shift-chart').layout.shapes[0].x0")
     assert line == pytest.approx(0.4)
-    spoken = page.locator("#shift-announced")
-    wait_until(page, "document.getElementById('shift-announced').textContent")
-    assert spoken.text_content().startswith("Shift 0.40: overall accuracy")
+    wait_until(
+        page,
+        "document.getElementById('shift-announced').textContent"
+        ".startsWith('Shift 0.40: overall accuracy')",
+    )
     page.locator("#shift-reset").click()
     settle(page)
     assert page.locator("#shift-figures").inner_text() == at_zero
@@ -209,8 +264,9 @@ def test_cost_slider_shows_the_epochs(visit):
         settle(page)
         return np.array(page.evaluate(f"document.getElementById('{chart}').data[0].z"), dtype=float)
 
-    np.testing.assert_allclose(shown(), np.log10(costs[-1]), atol=1e-9)
     page.locator("#cost-epoch").focus()
+    page.keyboard.press("End")
+    np.testing.assert_allclose(shown(), np.log10(costs[-1]), atol=1e-9)
     page.keyboard.press("Home")
     np.testing.assert_allclose(shown(), np.log10(costs[0]), atol=1e-9)
     page.keyboard.press("ArrowRight")
@@ -229,8 +285,9 @@ def test_cost_slider_shows_the_epochs(visit):
     page.locator("input[name=reading][value=relative]").check()
     ratio = costs[1] / np.diag(costs[1])[:, None]
     np.testing.assert_allclose(shown(), np.log10(ratio), atol=1e-9)
+    page.locator("input[name=reading][value=costs]").check()
 
-    page.locator("#costs-details summary").click()
+    open_table(page, "costs-details")
     first = page.locator("#costs-details tbody tr").first.locator("td").all_inner_texts()
     assert [float(cell) for cell in first] == pytest.approx(costs[1][0], rel=1e-2)
 
@@ -259,7 +316,7 @@ def test_strengths_of_costs_by_epoch(visit):
     assert chart["line"] == 2
     lines = {line["name"]: line for line in chart["data"]}
     assert list(lines) == ["best so far", "validation error", "τ", "m"]
-    assert lines["τ"]["y"] == costs["strengths"]["frequency"]
+    assert lines["τ"]["y"] == costs["strengths"]["tau"]
     assert lines["m"]["y"] == costs["strengths"]["margin"]
     assert lines["validation error"]["y"] == [100 * step["val_error"] for step in costs["steps"]]
     assert lines["m"]["hovertext"][2].endswith("<br>τ 1.06, m 1.13")
@@ -270,7 +327,7 @@ def test_strengths_of_costs_by_epoch(visit):
     shown = page.evaluate("document.getElementById('statistic-chart').data[0].z")
     np.testing.assert_allclose(np.array(shown, float), np.sqrt(rates), atol=1e-9)
 
-    page.locator("#steps-details summary").click()
+    open_table(page, "steps-details")
     headings = page.locator("#steps-details thead th").all_inner_texts()
     assert headings == ["epoch", "validation error, %", "best, %", "τ", "m"]
     third = page.locator("#steps-details tbody tr").nth(2).locator("td").all_inner_texts()
@@ -280,6 +337,8 @@ def test_strengths_of_costs_by_epoch(visit):
 
 def test_cost_player(visit):
     page = visit("ten_classes")
+    page.locator("#cost-epoch").focus()
+    page.keyboard.press("End")
     last = page.locator("#cost-epoch").input_value()
     page.locator("#cost-play").click()
     wait_until(page, "Number(document.getElementById('cost-epoch').value) >= 2")
@@ -312,7 +371,7 @@ def test_matrices_have_counts_and_follow_the_order(visit):
             count = counts[role][order[2], order[7]]
             assert f"{count:,} images, {percent(rates[role][order[2], order[7]])} %" in hover
         assert f"change {points(change[2, 7])}" in hover
-    page.locator("#confusion-details summary").click()
+    open_table(page, "confusion-details")
     first = page.locator("#confusion-details table").first.locator("tbody tr").first
     cells = [int(cell.replace(",", "")) for cell in first.locator("td").all_inner_texts()]
     assert cells == counts["baseline"][order[0]][order].tolist()
@@ -347,9 +406,9 @@ def test_clicking_a_class_shows_it(visit):
         if picture["label"] == label
     ]
     assert dialog.locator("img").count() == len(pictures)
-    dialog.get_by_role("button", name="The next commoner class").click()
-    commoner = contents["classes"][contents["by_rarity"][4]]["name"]
-    assert page.locator("#detail-name").inner_text() == commoner
+    dialog.get_by_role("button", name="Next more common class").click()
+    more_common = contents["classes"][contents["by_rarity"][4]]["name"]
+    assert page.locator("#detail-name").inner_text() == more_common
     dialog.get_by_role("button", name="Close").click()
     assert not dialog.is_visible()
 
@@ -374,7 +433,6 @@ def test_a_class_by_keyboard(visit):
 def test_tab_reaches_everything_with_a_visible_focus(visit):
     page = visit("ten_classes")
     draw_all(page)
-    page.evaluate("window.scrollTo({top: 0, behavior: 'instant'})")
     wanted = page.evaluate(
         """() => {
           const all = [...document.querySelectorAll(
@@ -387,6 +445,7 @@ def test_tab_reaches_everything_with_a_visible_focus(visit):
         }"""
     )
     assert wanted > 40
+    page.locator(".skip").focus()
     seen = set()
     for _ in range(wanted + 5):
         page.keyboard.press("Tab")
@@ -509,8 +568,8 @@ def check_contrast(page) -> None:
     assert contrast(*button) >= 4.5
 
 
-def test_colours_follow_the_button_and_nothing_is_remembered(visit):
-    page = visit("lone_run", color_scheme="light")
+def test_colours_follow_the_button_and_nothing_is_stored(visit_fresh):
+    page = visit_fresh("lone_run", color_scheme="light")
     wait_until(page, "document.getElementById('recalls-chart').data")
 
     def colours() -> list[str]:
@@ -533,8 +592,9 @@ def test_colours_follow_the_button_and_nothing_is_remembered(visit):
 
 
 @pytest.mark.parametrize("name", ["ten_classes", "many_classes"])
-def test_prints_whole_and_light(visit, name):
-    page = visit(name, color_scheme="dark")
+def test_prints_whole_and_light(visit, visit_fresh, name):
+    # charts of the fresh page are not drawn yet
+    page = visit(name) if name == "many_classes" else visit_fresh(name, color_scheme="dark")
     settle(page)
     page.emulate_media(media="print", color_scheme="dark")
     settle(page)
@@ -556,8 +616,8 @@ def test_prints_whole_and_light(visit, name):
         assert page.pdf(format="A4").startswith(b"%PDF")
 
 
-def test_without_scripts(visit):
-    page = visit("ten_classes", java_script_enabled=False)
+def test_without_scripts(visit_fresh):
+    page = visit_fresh("ten_classes", java_script_enabled=False)
     assert page.locator("main > noscript p").is_visible()
     assert page.locator(".verdict").is_visible()
     assert page.locator("#class-table tbody tr").count() == 10

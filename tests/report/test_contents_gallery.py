@@ -1,4 +1,4 @@
-"""Which pictures are shown: gained and lost, rare classes first, none of them taking all."""
+"""The pictures of the gallery: gained and lost, rare classes first, no class takes all."""
 
 import base64
 import io
@@ -10,14 +10,14 @@ import torch
 from PIL import Image
 
 from cosen.report.contents import read_contents
-from cosen.report.gallery import MOST
+from cosen.report.gallery import MAX_PICTURES
 from report.small_runs import COSTLY, PLAIN, TARGET, write_run, write_study
 
 KINDS = ("gained", "lost", "wrong", "examples")
 
 
 def gallery(path, against=None):
-    found = read_contents(path, against=against).as_json()["gallery"]
+    found = read_contents(path, against=against)["gallery"]
     for kind in KINDS:
         for picture in found[kind]:
             assert len(picture["image"]) < 4000
@@ -53,8 +53,7 @@ def test_gained_and_lost(tmp_path):
         "chosen": {"label": 2, "score": score},
     }
     assert found["note"] == (
-        "cosen got 2 test images right that baseline got wrong (2 shown), and 1 the other way "
-        "round (1 shown). Rare classes come first."
+        "Test images: 2 gained (2 shown), 1 lost (1 shown). Rare classes come first."
     )
 
 
@@ -63,7 +62,7 @@ def test_wrong_where_there_is_no_baseline(tmp_path):
     found = gallery(tmp_path / "run")
     assert shown_rows(found)["wrong"] == [7, 3]
     assert found["wrong"][0]["baseline"] is None
-    assert found["note"] == "cosen got 2 test images wrong; 2 shown. Rare classes come first."
+    assert found["note"] == "Test images: 2 wrong (2 shown). Rare classes come first."
 
 
 def test_classes_without_such_pictures_have_examples(tmp_path):
@@ -102,10 +101,10 @@ def test_no_class_takes_all(tmp_path):
     )
     found = gallery(tmp_path / "run")
     labels = [picture["label"] for picture in found["wrong"]]
-    assert len(labels) == MOST
+    assert len(labels) == MAX_PICTURES
     assert labels == sorted(labels, key=[2, 0, 1].__getitem__)
     assert np.bincount(labels).tolist() == [18, 21, 21]
-    assert found["note"].startswith("cosen got 300 test images wrong; 60 shown.")
+    assert found["note"].startswith("Test images: 300 wrong (60 shown).")
 
 
 def test_many_classes_all_have_a_picture(tmp_path):
@@ -118,7 +117,7 @@ def test_many_classes_all_have_a_picture(tmp_path):
         train=tuple(range(1, 51)),
     )
     labels = [picture["label"] for picture in gallery(tmp_path / "run")["wrong"]]
-    assert len(labels) == MOST
+    assert len(labels) == MAX_PICTURES
     assert set(labels) == set(range(50))
     assert labels == sorted(labels)
 
@@ -134,21 +133,21 @@ def test_pictures_of_all_seeds_but_an_image_once(tmp_path):
         found = gallery(study.path)
         assert len(found["gained"]) == seen
         assert {picture["seed"] for picture in found["gained"]} == ({0, 1} if seen == 4 else {0})
-        assert found["note"].startswith("cosen got 4 test images over 2 seeds right that baseline")
+        assert found["note"].startswith("Test images over 2 seeds: 4 gained")
 
 
-def test_runs_from_before_pictures_were_kept(tmp_path):
+def test_runs_without_pictures(tmp_path):
     write_run(tmp_path / "old", PLAIN, method="baseline", pictures=False)
     write_run(tmp_path / "new", COSTLY)
     found = gallery(tmp_path / "old")
     assert shown_rows(found) == {kind: [] for kind in KINDS}
     assert found["note"] == (
-        "baseline got 3 test images wrong; 0 shown. The run was made before pictures were kept; "
-        "train again to see them."
+        "Test images: 3 wrong (0 shown). Rare classes come first. Some runs have no pictures: "
+        "train them again to see more."
     )
     found = gallery(tmp_path / "new", tmp_path / "old")
     assert len(found["lost"]) == 1
-    assert "Some runs were made before pictures were kept." in found["note"]
+    assert "Some runs have no pictures" in found["note"]
 
 
 def test_names_do_not_tell_where_files_were(tmp_path):

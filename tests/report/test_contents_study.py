@@ -1,4 +1,4 @@
-"""A study: what is shown of it, and what where methods or the baseline are missing."""
+"""A study, also with missing methods or without a baseline."""
 
 import json
 
@@ -16,7 +16,7 @@ POOR = tuple([0] * 40 + [0] * 30 + [1] * 10 + [2] * 40)
 
 
 def contents(study):
-    found = read_contents(study.path).as_json()
+    found = read_contents(study.path)
     json.dumps(found, allow_nan=False)
     return found
 
@@ -57,7 +57,7 @@ def test_a_study(study):
     }
     figures = {entry["name"]: entry for entry in found["figures"]}
     assert figures["mean class recall"]["baseline"] == "75.0 ± 0.0 %"
-    assert figures["time to train"]["chosen"] == "10.5 ± 0.7 s"
+    assert figures["training time"]["chosen"] == "10.5 ± 0.7 s"
     assert found["tradeoff"]["note"] == "cosen, seed 0: all 120 test images."
 
 
@@ -96,10 +96,12 @@ def test_where_the_choice_is_the_baseline_the_best_other_is_shown(tmp_path):
     found = contents(study)
     assert found["methods"] == {"baseline": "baseline", "chosen": "focal"}
     assert found["verdict"] == choice["sentence"]
-    assert "the choice is the baseline" in found["verdict"]
-    assert found["caveats"][-1].startswith("Shown beside the baseline is focal, the best of")
+    assert "Choice for mean class recall: baseline." in found["verdict"]
+    assert found["caveats"][-1].endswith(
+        "compared here with focal, the best other method on validation."
+    )
     roles = {row["method"]: row["role"] for row in found["leaderboard"]["rows"]}
-    assert roles == {"baseline": "baseline", "focal": "shown", "poor": None}
+    assert roles == {"baseline": "baseline", "focal": "challenger", "poor": None}
 
 
 def test_without_a_baseline(tmp_path):
@@ -158,11 +160,11 @@ def test_costs_of_another_method_where_the_chosen_has_none(tmp_path, with_costs,
     assert (found["costs"] and found["costs"]["method"]) == named
 
 
-def test_made_of_a_study(study):
-    made = {entry["name"]: entry["value"] for entry in contents(study)["made"]}
-    assert made["seeds"] == "0, 1"
-    assert made["fingerprint"] == "split-0 (seed 0), split-1 (seed 1)"
-    assert made["method"] == "baseline, cosen, smote"
+def test_provenance_of_a_study(study):
+    provenance = {entry["name"]: entry["value"] for entry in contents(study)["provenance"]}
+    assert provenance["seeds"] == "0, 1"
+    assert provenance["fingerprint"] == "split-0 (seed 0), split-1 (seed 1)"
+    assert provenance["method"] == "baseline, cosen, smote"
 
 
 def test_a_study_of_a_table_of_the_paper_has_its_command(tmp_path):
@@ -185,16 +187,16 @@ def test_a_damaged_choice_is_refused(study):
             read_contents(study.path)
 
 
-def test_a_study_is_not_held_against_a_run(study):
+def test_a_study_is_not_compared_with_a_run(study):
     run = StudyFolder(study.path).run("baseline", 0).path
-    with pytest.raises(InputError, match="is a study, which has a baseline of its own"):
+    with pytest.raises(InputError, match="is a study and has its own baseline"):
         read_contents(study.path, against=run)
     with pytest.raises(InputError, match="is a study: name one of its runs"):
         read_contents(run, against=study.path)
 
 
-def test_runs_of_a_study_can_be_held_against_each_other(study):
+def test_runs_of_a_study_can_be_compared(study):
     runs = [study.run(method, 1).path for method in ("cosen", "baseline")]
-    found = read_contents(runs[0], against=runs[1]).as_json()
+    found = read_contents(runs[0], against=runs[1])
     assert found["methods"] == {"baseline": "baseline", "chosen": "cosen"}
     assert found["seeds"] == [1]

@@ -1,7 +1,6 @@
 """The page as text: complete without scripts, self-contained, and deaf to what data say."""
 
 import base64
-import copy
 import hashlib
 import json
 import re
@@ -13,22 +12,8 @@ from itertools import pairwise
 import pytest
 
 from cosen.report.page import SCRIPTS, STYLES, amount, percent, points, render
-from report.example_contents import (
-    HOSTILE,
-    hostile,
-    lone_run,
-    many_classes,
-    ten_classes,
-    two_strengths,
-)
+from report.example_contents import EXAMPLES, HOSTILE, contents_of, page_of
 
-EXAMPLES = {
-    "ten": ten_classes,
-    "many": many_classes,
-    "hostile": hostile,
-    "lone": lone_run,
-    "strengths": two_strengths,
-}
 MEGABYTE = 1_000_000
 VOID = {"meta", "link", "img", "input", "br"}
 
@@ -69,9 +54,8 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module", params=EXAMPLES)
 def example(request):
-    contents = EXAMPLES[request.param]()
-    text = render(contents)
-    return contents, text, Page(text)
+    text = page_of(request.param)
+    return contents_of(request.param), text, Page(text)
 
 
 def squeezed(text: str) -> str:
@@ -177,7 +161,7 @@ def test_has_the_licence_of_plotly(example):
 
 
 def test_hostile_names_are_text():
-    text = render(hostile())
+    text = page_of("hostile")
     for name in HOSTILE[:5]:
         assert name not in text
     assert "<b>bold</b>" not in text
@@ -186,61 +170,60 @@ def test_hostile_names_are_text():
 
 
 def test_sections_without_data_are_left_out():
-    page = Page(render(lone_run()))
+    page = Page(page_of("lone_run"))
     shown = [one["id"] for one in page.all("section")]
-    wanted = ["verdict", "classes", "confusion", "curves", "pictures", "made"]
+    wanted = ["verdict", "classes", "confusion", "curves", "pictures", "provenance"]
     assert shown == wanted
     assert [one["href"] for one in page.all("a")][1:] == [f"#{section}" for section in wanted]
 
 
 def test_sections_of_a_study():
-    shown = [one["id"] for one in Page(render(ten_classes())).all("section")]
+    shown = [one["id"] for one in Page(page_of("ten_classes")).all("section")]
     assert shown == [
         *("verdict", "leaderboard", "classes", "confusion", "costs"),
-        *("curves", "pictures", "tradeoff", "reliability", "made"),
+        *("curves", "pictures", "tradeoff", "reliability", "provenance"),
     ]
 
 
-def costs_section(contents) -> str:
+def costs_section(name: str) -> str:
     """What is read of the costs, with the choices and the names of the charts."""
-    return re.search(r'<section[^>]*id="costs".*?</section>', render(contents), re.DOTALL)[0]
+    return re.search(r'<section[^>]*id="costs".*?</section>', page_of(name), re.DOTALL)[0]
 
 
 def test_costs_of_the_papers_algorithm_are_said_to_move_towards_a_target():
-    section = costs_section(ten_classes())
+    section = costs_section("ten_classes")
     choices = re.findall(r'name="statistic" value="(\w+)"', section)
     assert choices == ["target_costs", "frequencies", "separability", "confusion"]
     assert "move towards T by γ" in section
-    assert "A step is rejected when the validation error rises" in section
+    assert "A step is rejected if the validation error increases" in section
     assert not re.search("τ|strength", section)
 
 
 def test_costs_with_strengths_are_not_said_to_have_a_target():
-    section = costs_section(two_strengths())
-    assert "Two strengths of the costs are learned" in section
-    assert "every step is taken" in section
-    assert "the strengths of the costs, τ and m, at each step" in section
+    section = costs_section("two_strengths")
+    assert "The costs have two strengths" in section
+    assert "Validation error, τ and m at each step" in section
     assert not re.search(r"γ|\b[THS]\b|target|made of|rate\b|accepted|rejected|shrink", section)
     assert re.search(r"\bR\b", section)
 
 
 def test_a_filter_is_there_for_many_classes_only():
-    assert 'id="class-filter"' in render(many_classes())
-    assert 'id="class-filter"' not in render(ten_classes())
+    assert 'id="class-filter"' in page_of("many_classes")
+    assert 'id="class-filter"' not in page_of("ten_classes")
 
 
 def test_rows_are_marked_in_words():
-    rows = re.findall(r"<tr class=\"(\w+)\">\s*<th.*?badge\">(\w+)<", render(ten_classes()))
+    rows = re.findall(r"<tr class=\"(\w+)\">\s*<th.*?badge\">(\w+)<", page_of("ten_classes"))
     assert rows == [("chosen", "chosen"), ("baseline", "baseline")]
 
 
-@pytest.mark.parametrize(("example", "most"), [(ten_classes, 3), (many_classes, 8)])
-def test_sizes(example, most):
-    assert len(render(example()).encode()) < most * MEGABYTE
+@pytest.mark.parametrize(("name", "most"), [("ten_classes", 3), ("many_classes", 8)])
+def test_sizes(name, most):
+    assert len(page_of(name).encode()) < most * MEGABYTE
 
 
 def test_refuses_what_json_has_no_word_for():
-    contents = copy.copy(ten_classes()) | {"seeds": [float("nan")]}
+    contents = contents_of("ten_classes") | {"seeds": [float("nan")]}
     with pytest.raises(ValueError, match="JSON"):
         render(contents)
 

@@ -9,12 +9,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cosen.cli.report import report
+from cosen.cli.models import report
 from cosen.errors import CosenError, InputError, RunError
 from cosen.report import write_report
 from cosen.training.config import TrainConfig
-from cosen.training.run import train
+from cosen.training.run import train_run
 from report.small_runs import COSTLY, PLAIN, write_run, write_study
+
+pytestmark = pytest.mark.training
 
 ODD_NAMES = ("<script>alert(1)</script>", "</script> & \"quotes\" 'too'", "two\nlines שלום")
 LOADED = re.compile(
@@ -63,14 +65,14 @@ def test_a_real_run_to_a_page(tmp_path, command):
         "precision": "float32",
     }
     for method in ("cosen", "baseline"):
-        train(TrainConfig(**config, method=method), tmp_path / method)
+        train_run(TrainConfig(**config, method=method), tmp_path / method)
     done = command(tmp_path / "cosen", "--against", tmp_path / "baseline")
     page = tmp_path / "cosen" / "report.html"
     size = page.stat().st_size
-    assert done.said == f"The report is in {page} ({size / 1e6:.1f} MB)\n"
+    assert done.said == f"Wrote {page} ({size / 1e6:.1f} MB)\n"
     assert size < 3_000_000
     text = check_complete(page)
-    assert "digits, 1=20, cosen against baseline" in text
+    assert "digits, 1=20, cosen compared with baseline" in text
     alone = command(tmp_path / "baseline", "--out", tmp_path / "alone.html")
     assert alone.problem is None
     check_complete(tmp_path / "alone.html")
@@ -113,7 +115,7 @@ def test_open(tmp_path, command, monkeypatch):
     command(tmp_path / "my run", "--open")
     assert opened == [f"file://{tmp_path}/my%20run/report.html"]
     monkeypatch.setattr(webbrowser, "open", lambda _: False)
-    assert "There is no browser here" in command(tmp_path / "my run", "--open").said
+    assert "No browser was found" in command(tmp_path / "my run", "--open").said
 
 
 def test_mistakes_are_one_sentence(tmp_path, command):
@@ -124,14 +126,14 @@ def test_mistakes_are_one_sentence(tmp_path, command):
     study = write_study(tmp_path / "study", {"baseline": PLAIN, "cosen": COSTLY})
     run = tmp_path / "run"
     for kind, words, *arguments in (
-        (RunError, "no run folder and no study folder", tmp_path),
-        (RunError, "no run folder and no study folder", tmp_path / "nowhere"),
+        (RunError, "not a run folder or a study folder", tmp_path),
+        (RunError, "not a run folder or a study folder", tmp_path / "nowhere"),
         (RunError, "not finished", tmp_path / "cut"),
-        (RunError, "not made on the same split", run, "--against", tmp_path / "other"),
+        (RunError, "do not have the same split", run, "--against", tmp_path / "other"),
         (RunError, "is not a run folder", run, "--against", tmp_path),
-        (InputError, "has a baseline of its own", study.path, "--against", run),
+        (InputError, "has its own baseline", study.path, "--against", run),
         (InputError, "is a study", run, "--against", study.path),
-        (InputError, "there is no folder", run, "--out", tmp_path / "nowhere" / "a.html"),
+        (InputError, "does not exist", run, "--out", tmp_path / "nowhere" / "a.html"),
         (InputError, "is a folder: name a file", run, "--out", tmp_path),
     ):
         done = command(*arguments)

@@ -1,4 +1,4 @@
-"""Bad input: one sentence that names the estimator and the class, before any training."""
+"""Bad input raises one sentence that names the estimator and the class, before training."""
 
 import numpy as np
 import pandas as pd
@@ -7,21 +7,23 @@ import pytest
 from cosen.errors import InputError
 from cosen.sklearn import CosenClassifier
 
+pytestmark = pytest.mark.training
+
 ONE_ZERO = np.ones((3, 3))
 ONE_ZERO[0, 2] = 0
 
 
 @pytest.fixture
 def no_training(monkeypatch):
-    """Fails a test that comes as far as making a network."""
+    """Fail a test that makes a network."""
     monkeypatch.setattr(
         CosenClassifier, "_make_network", lambda self: pytest.fail("training has begun")
     )
 
 
-def refusal(model, X, y) -> str:
+def refusal(model, X, y, **options) -> str:
     with pytest.raises(InputError) as caught:
-        model.fit(X, y)
+        model.fit(X, y, **options)
     message = str(caught.value)
     assert "CosenClassifier" in message
     assert "\n" not in message
@@ -35,7 +37,7 @@ def test_one_class_only(quick, blobs, no_training):
 
 
 @pytest.mark.parametrize(("value", "name"), [(np.nan, "NaN"), (-np.inf, "infinity")])
-def test_numbers_that_are_none(quick, blobs, no_training, value, name):
+def test_features_that_are_not_finite(quick, blobs, no_training, value, name):
     X, y = blobs
     X = X.copy()
     sample = y.tolist().index("eel")
@@ -48,7 +50,7 @@ def test_numbers_that_are_none(quick, blobs, no_training, value, name):
         assert f"'eel' has {name} in feature 'weight';" in refusal(quick(), frame.astype(kind), y)
 
 
-def test_numbers_that_are_none_in_images(quick, digits, no_training):
+def test_images_that_are_not_finite(quick, digits, no_training):
     images, y = digits
     images = images.copy()
     images[4, 1, 7] = np.nan
@@ -57,7 +59,7 @@ def test_numbers_that_are_none_in_images(quick, digits, no_training):
         assert f"sample 4 of class {y[4]} has NaN in pixel (1, 7);" in message
 
 
-def test_numbers_that_are_none_in_prediction(quick, blobs):
+def test_prediction_of_samples_that_are_not_finite(quick, blobs):
     X, y = blobs
     model = quick(epochs=1).fit(X, y)
     X = X.copy()
@@ -76,7 +78,10 @@ def test_numbers_that_are_none_in_prediction(quick, blobs):
         (ONE_ZERO.T * 2, "the cost of true class 'cat' and output 'cat' is 2"),
         (np.full((3, 3), np.nan), "the cost of true class 'cat' and output 'cat' is nan"),
         (np.full((3, 3), -0.5), "the cost of true class 'cat' and output 'cat' is -0.5"),
-        ({"cow": 2.0}, "weigh class 'cow', which is not in y; its classes are 'cat', 'dog', 'eel'"),
+        (
+            {"cow": 2.0},
+            "weight for class 'cow', which is not in y; its classes are 'cat', 'dog', 'eel'",
+        ),
         ({"dog": -1.0}, "must be positive and finite, but class 'dog' has -1.0"),
         ({"dog": 0}, "must be positive and finite, but class 'dog' has 0"),
         ({"dog": np.inf}, "must be positive and finite, but class 'dog' has inf"),
@@ -134,13 +139,38 @@ def test_options(quick, blobs, no_training, options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lr": 1e30}, "training of CosenClassifier has diverged: lower lr"),
+        ({"lr": 1e30}, "the training of CosenClassifier diverged: use a lower lr"),
         ({"objective": "best"}, "objective must be 'overall', 'balanced' or a matrix"),
     ],
 )
-def test_what_training_finds_out(quick, blobs, options, message):
+def test_errors_during_training(quick, blobs, options, message):
     with pytest.raises(InputError, match=message):
         quick(**options).fit(*blobs)
+
+
+@pytest.mark.parametrize(
+    ("weight", "end"),
+    [
+        (np.ones(7), "must have the shape (100,), one weight per sample, but has (7,)"),
+        (np.ones((100, 1)), "must have the shape (100,), one weight per sample, but has (100, 1)"),
+        (np.r_[np.ones(99), -1], "must be finite and not negative, but sample 99 has -1"),
+        (np.r_[np.nan, np.ones(99)], "must be finite and not negative, but sample 0 has nan"),
+        (np.r_[1, np.inf, np.ones(98)], "must be finite and not negative, but sample 1 has inf"),
+        (np.zeros(100), "must not be zero for all samples"),
+        (["heavy"] * 100, "must be numbers: could not convert string to float: 'heavy'"),
+    ],
+    ids=str,
+)
+def test_sample_weight(quick, blobs, no_training, weight, end):
+    message = refusal(quick(), *blobs, sample_weight=weight)
+    assert message.startswith("sample_weight of CosenClassifier")
+    assert message.endswith(end)
+
+
+def test_weights_that_leave_one_class(quick, blobs, no_training):
+    X, y = blobs
+    message = refusal(quick(), X, y, sample_weight=y == "cat")
+    assert message.endswith("at least two classes, but y has one class only: 'cat'")
 
 
 def test_labels(quick, blobs, no_training):
@@ -158,7 +188,7 @@ def test_shapes(quick, blobs, digits):
     images, labels = digits
     with pytest.raises(InputError, match="one or three channels"):
         quick().fit(np.repeat(images[..., None], 2, axis=3), labels)
-    with pytest.raises(InputError, match="from 4 x 4 pixels on"):
+    with pytest.raises(InputError, match="at least 4 x 4 pixels"):
         quick().fit(images[:, :3], labels)
     model = quick(epochs=1).fit(images, labels)
     for narrow in (images[:, :, :6], list(images[:, :, :6])):

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, every one of them, with warnings as errors."""
+"""All checks of scikit-learn, with warnings as errors."""
 
 import json
 import os
@@ -10,23 +10,33 @@ from sklearn.utils.estimator_checks import check_dataframe_column_names_consiste
 
 from cosen.sklearn import CosenClassifier
 
+pytestmark = pytest.mark.training
+
 PROGRAM = """
 import json
 from sklearn.utils.estimator_checks import check_estimator
 from cosen.sklearn import CosenClassifier
 models = [CosenClassifier(), CosenClassifier("H", epochs=10), CosenClassifier(None, epochs=10)]
+expected = {
+    "check_sample_weight_equivalence_on_dense_data":
+    "A weight of 2 and a sample that occurs twice differ: samples are drawn in mini-batches, and "
+    "some are held out for validation."
+}
 print(json.dumps([
     [repr(model), check["check_name"], check["status"], str(check["exception"])]
     for model in models
-    for check in check_estimator(model, on_skip=None, on_fail=None)
+    for check in check_estimator(
+        model, expected_failed_checks=expected, on_skip=None, on_fail=None
+    )
 ]))
 """
 
 
 def test_check_estimator_in_full():
-    """In a process of its own: SciPy reads SCIPY_ARRAY_API once, when it is imported.
+    """All checks pass but the one that mini-batches cannot pass.
 
-    Without it scikit-learn would skip a check; a skipped check fails here as any other does.
+    In its own process: SciPy reads SCIPY_ARRAY_API when it is imported. Without it scikit-learn
+    skips a check, and a skipped check fails here.
     """
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM],
@@ -37,11 +47,12 @@ def test_check_estimator_in_full():
     )
     assert done.returncode == 0, done.stderr
     checks = json.loads(done.stdout)
-    assert [check for check in checks if check[2] != "passed"] == []
+    names = {(check[1], check[2]) for check in checks if check[2] != "passed"}
+    assert names == {("check_sample_weight_equivalence_on_dense_data", "xfail")}, checks
     assert len(checks) > 3 * 40
 
 
 @pytest.mark.parametrize("costs", ["adaptive", "H"])
 def test_frames(costs):
-    """A check that scikit-learn runs over its own estimators and leaves out of check_estimator."""
+    """A check that scikit-learn runs on its own estimators, but not in check_estimator."""
     check_dataframe_column_names_consistency("CosenClassifier", CosenClassifier(costs, epochs=5))

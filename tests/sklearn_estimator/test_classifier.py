@@ -1,9 +1,7 @@
-"""What the estimator promises beyond scikit-learn's checks."""
+"""Behaviour of the estimator that scikit-learn's checks do not cover."""
 
 import doctest
 import inspect
-import time
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,17 +10,15 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import make_blobs, make_classification
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import recall_score
 from sklearn.model_selection import train_test_split
-from sklearn.neural_network import MLPClassifier
-from threadpoolctl import threadpool_limits
 
 from cosen import CostLearner
 from cosen import functional as F
 from cosen.sklearn import CosenClassifier
 from cosen.sklearn.inputs import hold_out
-from cosen.sklearn.steps import batch_loss
+
+pytestmark = pytest.mark.training
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -146,19 +142,21 @@ def test_a_frame_with_the_names_of_the_classes_is_put_in_their_order(quick, blob
         ("mse", F.cost_sensitive_mse),
     ],
 )
-def test_loss_is_the_packages(name, function):
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(20, 4, generator=generator)
-    target = torch.randint(0, 4, (20,), generator=generator)
-    costs = torch.rand(4, 4, generator=generator).clamp(min=0.1)
-    torch.testing.assert_close(
-        batch_loss(name, logits, target, costs, torch.ones(4)), function(logits, target, costs)
-    )
-    weight = torch.tensor([1.0, 2, 3, 4])
-    losses = function(logits, target, costs, reduction="none") * weight[target]
-    torch.testing.assert_close(
-        batch_loss(name, logits, target, costs, weight), losses.sum() / weight[target].sum()
-    )
+def test_training_uses_the_losses_of_the_package(blobs, name, function):
+    """One batch and a learning rate of almost 0: the loss is that of the logits afterwards."""
+    X, y = blobs
+    target = torch.from_numpy(np.unique(y, return_inverse=True)[1])
+    costs = torch.rand(3, 3, generator=torch.Generator().manual_seed(0)).clamp(min=0.1)
+    still = {"loss": name, "epochs": 1, "batch_size": 100, "lr": 1e-12, "random_state": 0}
+    model = CosenClassifier(costs, **still).fit(X, y)
+    logits = torch.from_numpy(model.decision_function(X)).float()
+    assert model.loss_curve_ == pytest.approx([float(function(logits, target, costs))], rel=1e-4)
+
+    weight = torch.tensor([1.0, 2.0, 3.0])
+    model = CosenClassifier({"dog": 2.0, "eel": 3.0}, **still).fit(X, y)
+    losses = function(logits, target, torch.ones(3, 3), reduction="none") * weight[target]
+    expected = float(losses.sum() / weight[target].sum())
+    assert model.loss_curve_ == pytest.approx([expected], rel=1e-4)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "mse"])
@@ -189,7 +187,7 @@ def test_costs_raise_the_recall_of_a_rare_class():
     assert min(mean[name] for name in mean if name != "none") > mean["none"] + 0.03, mean
 
 
-def test_objective_may_be_an_experts_costs(quick, blobs):
+def test_objective_may_be_misclassification_costs(quick, blobs):
     X, y = blobs
     errors = quick(objective=1 - np.eye(3)).fit(X, y).validation_errors_
     assert errors == pytest.approx(quick().fit(X, y).validation_errors_)
@@ -201,7 +199,7 @@ def test_small_classes_stay_in_training(quick):
     assert np.bincount(labels[mask], minlength=5).tolist() == [10, 2, 1, 0, 0]
     X, y = make_blobs([50, 1], random_state=0)
     assert quick().fit(X, y).costs_.shape == (2, 2)
-    errors = quick().fit([[0.0], [1.0]], [0, 1]).validation_errors_  # judged on the training set
+    errors = quick().fit([[0.0], [1.0]], [0, 1]).validation_errors_  # validated on the training set
     assert errors[-1] == 0
 
 
@@ -219,7 +217,7 @@ def test_random_state_alone_decides(quick, blobs):
     assert torch.get_num_threads() == threads
 
 
-def test_fits_in_threads_agree_and_put_the_threads_back(quick, blobs):
+def test_fits_in_threads_agree_and_restore_the_number_of_threads(quick, blobs):
     X, y = blobs
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -242,7 +240,7 @@ def test_defaults_are_the_learners():
     }
 
 
-def test_verbose_tells_each_epoch(quick, blobs, capsys):
+def test_verbose_prints_each_epoch(quick, blobs, capsys):
     quick(epochs=2, verbose=True).fit(*blobs)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
@@ -252,23 +250,7 @@ def test_verbose_tells_each_epoch(quick, blobs, capsys):
     assert "validation error" not in capsys.readouterr().out
 
 
-def test_takes_no_longer_than_scikit_learns_own():
-    """``benchmarks/estimator.py`` in small; seconds of one core, so that others do not count."""
-    X, y = make_classification(10_000, 512, n_informative=50, n_classes=10, random_state=0)
-    options = {"batch_size": 200, "random_state": 0}
-    ours = CosenClassifier(hidden=100, epochs=3, **options)
-    theirs = MLPClassifier(100, max_iter=3, **options)
-    seconds = {ours: [], theirs: []}
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        for model in [ours, theirs] * 3:
-            start = time.process_time()
-            model.fit(X, y)
-            seconds[model].append(time.process_time() - start)
-    assert min(seconds[ours]) <= min(seconds[theirs])
-
-
-def test_the_documents_example_runs():
+def test_the_example_in_the_documentation_runs():
     failed, tried = doctest.testfile(str(DOCS / "sklearn.md"), module_relative=False)
     assert tried > 5
     assert not failed

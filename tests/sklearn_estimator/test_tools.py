@@ -1,4 +1,4 @@
-"""In the company of scikit-learn's tools, imbalanced-learn, pandas and pickle."""
+"""The estimator in scikit-learn's tools, imbalanced-learn, pandas and pickle."""
 
 import pickle
 
@@ -14,6 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from cosen.sklearn import CosenClassifier
+
+pytestmark = pytest.mark.training
 
 
 @pytest.fixture
@@ -40,6 +42,17 @@ def test_cross_val_score(quick, blobs):
     for scoring in ("accuracy", "balanced_accuracy", "roc_auc_ovr"):
         scores = cross_val_score(quick(), X, y, cv=3, scoring=scoring, error_score="raise")
         assert scores.mean() > 0.7, scoring
+
+
+def test_a_pipeline_passes_sample_weights_on(quick, blobs):
+    X, y = blobs
+    weight = np.where(y == "eel", 5.0, 1.0)
+    pipeline = make_pipeline(StandardScaler(), quick())
+    pipeline.fit(X, y, cosenclassifier__sample_weight=weight)
+    alone = quick().fit(StandardScaler().fit_transform(X), y, sample_weight=weight)
+    np.testing.assert_array_equal(
+        pipeline.predict_proba(X), alone.predict_proba(StandardScaler().fit_transform(X))
+    )
 
 
 def test_grid_search_over_costs_of_every_kind(quick, blobs):
@@ -117,7 +130,7 @@ def test_pickles(quick, blobs, digits, kind, costs):
 
 
 def test_pickles_name_the_public_class():
-    assert pickle.loads(b"ccosen.sklearn\nCoSenClassifier\n.") is CosenClassifier
+    assert pickle.loads(b"ccosen.sklearn\nCosenClassifier\n.") is CosenClassifier
     assert type(pickle.loads(pickle.dumps(CosenClassifier()))) is CosenClassifier
 
 

@@ -1,4 +1,4 @@
-"""Several processes, for real, over gloo."""
+"""Runs of several processes, over gloo."""
 
 import os
 import subprocess
@@ -11,6 +11,9 @@ from safetensors.torch import save_file
 from cosen.__main__ import app
 from cosen.networks.vgg import VGG16Features
 from cosen.training.run_folder import RunFolder
+from run_contents import cost_steps
+
+pytestmark = pytest.mark.processes
 
 REPEATS = int(os.environ.get("COSEN_REPEATS", "1"))
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
@@ -35,7 +38,7 @@ def finish(process):
 
 @pytest.fixture
 def settings(make_folder, tmp_path):
-    """A deterministic case: the head has neither dropout nor batch normalisation."""
+    """Settings of a deterministic run: the head has no dropout and no batch normalisation."""
     torch.manual_seed(0)
     save_file(VGG16Features().state_dict(), tmp_path / "vgg.safetensors")
     root = make_folder(cat=43, dog=29, eel=11)
@@ -65,24 +68,23 @@ def test_two_processes_give_what_one_gives(settings, tmp_path):
     one = RunFolder(outs["one"])
     for name in ("two", "torchrun"):
         other = RunFolder(outs[name])
-        for step, again in zip(one.cost_steps(), other.cost_steps(), strict=True):
+        for step, again in zip(cost_steps(one), cost_steps(other), strict=True):
             for key in step:
-                # ratios of the small distances between features of an untrained network, and what
-                # comes of them
+                # ratios of small distances between features of an untrained network
                 loose = 1e-5 if key == "confusion" else 1e-2
                 torch.testing.assert_close(again[key], step[key], atol=loose, rtol=loose)
-        assert other.metrics()["test"]["accuracy"] == one.metrics()["test"]["accuracy"]
-        assert other.metrics()["val"]["confusion"] == one.metrics()["val"]["confusion"]
+        assert other.metrics().test.accuracy == one.metrics().test.accuracy
+        assert other.metrics().val.confusion == one.metrics().val.confusion
         for row, again in zip(one.history(), other.history(), strict=True):
-            assert float(again["train_loss"]) == pytest.approx(float(row["train_loss"]), rel=1e-4)
-            assert again["train_error"] == row["train_error"]
+            assert again.train_loss == pytest.approx(row.train_loss, rel=1e-4)
+            assert again.train_error == row.train_error
         assert len(other.checkpoint()["processes"]) == 2
 
 
 def test_runs_of_two_processes_end_with_0(make_folder, tmp_path):
-    """A gloo process group can abort the interpreter at exit if anything holds on to it.
+    """A gloo process group can abort the interpreter at exit if something still refers to it.
 
-    Not every time: COSEN_REPEATS=10 makes ten runs in place of one.
+    It does not happen every time: COSEN_REPEATS=10 makes ten runs instead of one.
     """
     root = make_folder(cat=20, dog=10)
     quick = [str(root), "--size=16", "--epochs=1", "--device=cpu", "--devices=2"]
@@ -93,7 +95,7 @@ def test_runs_of_two_processes_end_with_0(make_folder, tmp_path):
 
 
 def test_a_mistake_in_several_processes_ends_all_of_them(tmp_path):
-    """Each looks for the data once all have started; whichever notices first may end the other."""
+    """Each process opens the data after all have started; the first to fail may end the other."""
     process = cosen("no/such", "--devices=2", "--device=cpu", f"--out={tmp_path / 'x'}")
     _, errors = process.communicate(timeout=120)
     assert process.returncode != 0

@@ -4,9 +4,11 @@ import json
 import re
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
@@ -17,14 +19,17 @@ from typer.testing import CliRunner
 import cosen
 from cosen.cli import models as use
 from cosen.data.batches import IMAGENET
-from cosen.data.preprocess import Preprocess
+from cosen.data.decoding import Preprocess
 from cosen.errors import InputError, RunError
 from cosen.training import export
 from cosen.training.config import TrainConfig
-from cosen.training.export import export_onnx, graph_operations
-from cosen.training.model_file import ModelFacts, build_classifier, load_model, save_model
+from cosen.training.export import export_onnx
+from cosen.training.model_file import build_classifier, load_model, save_model
 from cosen.training.predict import predict_images
-from cosen.training.run import train
+from cosen.training.records import ModelInfo
+from cosen.training.run import train_run
+
+pytestmark = pytest.mark.training
 
 PAGE = Path(__file__).parents[2] / "docs" / "using-a-model.md"
 
@@ -50,7 +55,7 @@ def make_run(folder, method, **settings):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COSEN_CACHE", str(folder / "cache"))
-        return train(config, folder / method).path
+        return train_run(config, folder / method).path
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +68,13 @@ def exported(run, tmp_path_factory):
     return export_onnx(run, tmp_path_factory.mktemp("onnx") / "model.onnx")
 
 
+def graph_operations(path):
+    """How often each operation occurs in the graph of an ONNX file."""
+    model = onnx.load(str(path))
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    return Counter(node.op_type for node in nodes)
+
+
 def session_of(path):
     return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
@@ -70,12 +82,12 @@ def session_of(path):
 def test_onnxruntime_gives_the_logits_of_torch_for_any_batch(run, exported):
     assert exported.largest_difference < 1e-4
     assert exported.batch_sizes == (1, 5)
-    classifier, facts = load_model(run)
+    classifier, info = load_model(run)
     session = session_of(exported.path)
     for batch in (1, 5, 8):
         images = torch.rand(batch, 3, 16, 16)
         with torch.inference_mode():
-            expected = classifier(facts.normalise(images))
+            expected = classifier(info.normalise(images))
         (logits,) = session.run(["logits"], {"images": images.numpy()})
         np.testing.assert_allclose(logits, expected.numpy(), atol=1e-4)
 
@@ -105,16 +117,16 @@ def test_the_metadata_say_how_to_use_it(run, exported):
 
 
 def test_features_below_a_head_are_exported_with_it(tmp_path):
-    facts = ModelFacts(
+    info = ModelInfo(
         network="head",
         options={"in_features": 512},
         class_names=("a", "b", "c"),
-        class_counts=(3, 2, 1),
+        class_counts=torch.tensor([3, 2, 1]),
         preprocess=Preprocess(32, 32),
         normalise=IMAGENET,
         features="vgg16",
     )
-    save_model(tmp_path, build_classifier(facts), facts)
+    save_model(tmp_path, build_classifier(info), info)
     operations = graph_operations(export_onnx(tmp_path, tmp_path / "model.onnx").path)
     assert (operations["Conv"], operations["Gemm"]) == (13, 2)
 
@@ -158,9 +170,9 @@ def test_a_missing_package_is_named(run, tmp_path, monkeypatch, package):
 def test_a_wrong_place_is_refused(run, tmp_path):
     with pytest.raises(RunError, match="is a folder"):
         export_onnx(run, tmp_path)
-    with pytest.raises(RunError, match="a folder that is not there"):
+    with pytest.raises(RunError, match="a folder that does not exist"):
         export_onnx(run, tmp_path / "no" / "model.onnx")
-    with pytest.raises(InputError, match=r"the file is ONNX: name it .*/model\.onnx, not .*\.pt"):
+    with pytest.raises(InputError, match=r"must end in \.onnx: use .*/model\.onnx, not .*\.pt"):
         export_onnx(run, tmp_path / "model.pt")
     with pytest.raises(RunError, match="is not a run folder"):
         export_onnx(tmp_path, tmp_path / "model.onnx")
@@ -171,7 +183,7 @@ def test_as_a_command(run, tmp_path):
     app.command()(use.export)
     out = tmp_path / "model.onnx"
     said = CliRunner().invoke(app, [str(run), str(out)])
-    assert said.stdout.startswith(f"{out}: onnxruntime gives PyTorch's logits on batches of 1 and")
+    assert said.stdout.startswith(f"Wrote {out}; its logits match PyTorch on batches of 1 and 5")
     said = CliRunner().invoke(app, [str(run), str(out), "--json"])
     assert json.loads(said.stdout)["path"] == str(out)
     assert json.loads(said.stdout)["largest_difference"] < 1e-4

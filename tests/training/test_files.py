@@ -23,9 +23,12 @@ def test_a_text_is_written_whole_or_not_at_all(tmp_path):
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), "free some space, and try again"),
-        (OSError(errno.EROFS, "Read-only file system"), "write elsewhere"),
-        (OSError(errno.ENOENT, "No such file or directory"), "make the folder .*, or write"),
+        (OSError(errno.ENOSPC, "No space left on device"), "free some space"),
+        (OSError(errno.EROFS, "Read-only file system"), "use another folder"),
+        (
+            OSError(errno.ENOENT, "No such file or directory"),
+            "create the folder .*, or use another",
+        ),
         (RuntimeError("[enforce fail at inline.cc:672] . pos"), "it could not be finished.*free"),
     ],
 )
@@ -45,5 +48,5 @@ def test_what_cannot_be_written_is_one_sentence(tmp_path, monkeypatch, error, ad
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match=r"cannot make the folder .*file/below: Not a directory"):
+    with pytest.raises(RunError, match=r"cannot create the folder .*file/below: Not a directory"):
         make_folder(tmp_path / "file" / "below")

@@ -14,12 +14,15 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from cosen.cli import models as use
+from cosen.costs import Objective
 from cosen.errors import CosenError, DataError, InputError, RunError
 from cosen.training.config import TrainConfig
-from cosen.training.evaluate_run import evaluate_run
+from cosen.training.evaluate_run import evaluate_run, stored_metrics
 from cosen.training.predict import correct_prior, parse_prior, predict_images
-from cosen.training.run import train
+from cosen.training.run import train_run
 from cosen.training.run_folder import RunFolder
+
+pytestmark = pytest.mark.training
 
 COUNTS = {"blue": 8, "green": 20, "red": 30}
 CLASSES = list(COUNTS)
@@ -59,7 +62,7 @@ def run(request, data, tmp_path_factory):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COSEN_CACHE", str(folder / "cache"))
-        return train(config, folder / request.param).path
+        return train_run(config, folder / request.param).path
 
 
 @pytest.fixture
@@ -84,10 +87,10 @@ def probabilities(predictions):
 
 
 def test_predictions_are_those_of_the_test_images(run, data):
-    tensors, names = RunFolder(run).predictions()
-    predictions = predict_images(run, [data / name for name in names["test"]], top=3, batch_size=7)
-    assert [p.image for p in predictions] == [(data / name).as_posix() for name in names["test"]]
-    logits = tensors["test_logits"].double()
+    names = RunFolder(run).image_names().test
+    predictions = predict_images(run, [data / name for name in names], top=3, batch_size=7)
+    assert [p.image for p in predictions] == [(data / name).as_posix() for name in names]
+    logits = RunFolder(run).predictions()["test"].logits.double()
     stored = [CLASSES[label] for label in logits.argmax(1)]
     assert [p.decision for p in predictions] == stored
     assert len(set(stored)) > 1
@@ -98,10 +101,9 @@ def test_predictions_are_those_of_the_test_images(run, data):
 
 def test_without_calibration_it_is_the_plain_softmax(copy, data):
     set_temperature(copy, 5.0)
-    tensors, names = RunFolder(copy).predictions()
-    files = [data / name for name in names["test"]]
+    files = [data / name for name in RunFolder(copy).image_names().test]
     plain = predict_images(copy, files, top=3, calibrated=False)
-    softmax = tensors["test_logits"].softmax(1).numpy()
+    softmax = RunFolder(copy).predictions()["test"].logits.softmax(1).numpy()
     np.testing.assert_allclose(probabilities(plain), softmax, atol=1e-5)
     calibrated = predict_images(copy, files, top=3)
     assert [p.decision for p in calibrated] == [p.decision for p in plain]
@@ -144,7 +146,7 @@ def test_a_prior_by_hand():
 def test_a_prior_corrects_the_training_frequencies(run, data):
     plain = probabilities(predict_images(run, data, top=3))
     counts = np.array(json.loads((run / "model.json").read_text())["class_counts"])
-    assert (counts == RunFolder(run).about()["class_counts"]["train"]).all()
+    assert (counts == RunFolder(run).record().prepared.class_counts.train.numpy()).all()
 
     balanced = probabilities(predict_images(run, data, top=3, prior="balanced"))
     weighted = plain / counts
@@ -163,14 +165,14 @@ def test_a_prior_corrects_the_training_frequencies(run, data):
 
 def test_costs_decide_by_the_expected_cost_of_the_corrected_probabilities(run, data):
     costs = torch.tensor([[0.0, 30, 30], [1, 0, 2], [1, 2, 0]])  # not to miss a blue one
-    decided = predict_images(run, data, top=3, costs=costs, prior="balanced")
+    decided = predict_images(run, data, top=3, misclassification_costs=costs, prior="balanced")
     risks = probabilities(decided) @ costs.double().numpy()
     assert [p.decision for p in decided] == [CLASSES[label] for label in risks.argmin(1)]
     assert any(p.decision != p.top[0].name for p in decided)
     for prediction in decided:
         chance = {entry.name: entry.probability for entry in prediction.top}
         assert prediction.probability == chance[prediction.decision]
-    symmetric = predict_images(run, data, costs=1 - torch.eye(3))
+    symmetric = predict_images(run, data, misclassification_costs=1 - torch.eye(3))
     plain = predict_images(run, data)
     assert [p.decision for p in symmetric] == [p.decision for p in plain]
 
@@ -178,14 +180,14 @@ def test_costs_decide_by_the_expected_cost_of_the_corrected_probabilities(run, d
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"prior": {"blue": 0.5, "green": 0.5}}, "lacks a share for 'red'"),
+        ({"prior": {"blue": 0.5, "green": 0.5}}, "prior has no share for 'red'"),
         ({"prior": {"blue": 1, "green": 1, "reed": 1}}, "did you mean 'red'"),
         ({"prior": {"blue": 0, "green": 1, "red": 1}}, "must be positive and finite, but 'blue'"),
         ({"prior": "equal"}, "'balanced', 'training'"),
-        ({"costs": torch.ones(2, 2)}, "must have the shape"),
+        ({"misclassification_costs": torch.ones(2, 2)}, "must have the shape"),
         ({"top": 0}, "top must be at least 1"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"device": "toaster"}, "device 'toaster' cannot be used here"),
+        ({"device": "toaster"}, "device 'toaster' cannot be used"),
     ],
 )
 def test_a_wrong_option_is_refused(run, data, options, message):
@@ -215,18 +217,18 @@ def test_a_text_that_is_no_prior_is_refused(text):
         parse_prior("blue=1,blue=2")
 
 
-def test_broken_files_are_named_all_at_once_or_left_out(run, data, tmp_path, caplog):
+def test_broken_files_are_all_named_or_skipped(run, data, tmp_path, caplog):
     shutil.copytree(data / "red", tmp_path / "new")
     (tmp_path / "new" / "a.png").write_text("no image")
     whole = (tmp_path / "new" / "000.png").read_bytes()
     (tmp_path / "new" / "b.png").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError) as caught:
         predict_images(run, tmp_path / "new")
-    for part in ("2 of 32", "a.png: not an image", "b.png: cut off", "--skip-broken"):
+    for part in ("2 of 32", "a.png: not an image", "b.png: truncated", "--skip-broken"):
         assert part in str(caught.value)
     with caplog.at_level(logging.WARNING, "cosen"):
         kept = predict_images(run, tmp_path / "new", skip_broken=True)
-    assert "left out 2 broken files of 32" in caplog.text
+    assert "skipped 2 broken files of 32" in caplog.text
     assert "a.png" in caplog.text
     sound = predict_images(run, data / "red")
     assert [p.decision for p in kept] == [p.decision for p in sound]
@@ -238,26 +240,28 @@ def test_images_that_are_not_there_are_refused(run, tmp_path):
     with pytest.raises(DataError, match=r"no file or folder x\.png, y\.png"):
         predict_images(run, ["x.png", "y.png"], skip_broken=True)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="empty has no image in it"):
+    with pytest.raises(DataError, match="empty has no images"):
         predict_images(run, tmp_path / "empty")
-    with pytest.raises(DataError, match="name files or folders"):
+    with pytest.raises(DataError, match="give files or folders"):
         predict_images(run, [])
 
 
-def test_a_run_that_is_not_finished_is_used_with_a_word(run, data, tmp_path, caplog):
+def test_a_run_that_is_not_finished_gives_a_warning(run, data, tmp_path, caplog):
     shutil.copytree(run, tmp_path / "stopped")
     (tmp_path / "stopped" / "metrics.json").unlink()
     with caplog.at_level(logging.WARNING, "cosen"):
         assert predict_images(run, data) == predict_images(tmp_path / "stopped", data)
     assert caplog.messages == [
-        f"{tmp_path / 'stopped'} is not finished, its best model so far is used: go on with cosen "
-        f"train --resume {tmp_path / 'stopped'}"
+        f"{tmp_path / 'stopped'} is not finished; its best model so far is used (cosen train "
+        f"--resume {tmp_path / 'stopped'})"
     ]
 
 
-def test_a_study_is_told_from_a_run(run, data, tmp_path):
+def test_a_study_is_not_a_run(run, data, tmp_path):
     shutil.copytree(run, tmp_path / "runs" / "cosen" / "0")
-    with pytest.raises(RunError, match=r"not a run folder: .*; a study has some, such as .*cosen"):
+    with pytest.raises(
+        RunError, match=r"not a run folder: .* a study, .* one of its runs: .*cosen"
+    ):
         predict_images(tmp_path, data)
 
 
@@ -266,7 +270,7 @@ def test_what_is_no_run_folder_is_refused(data, tmp_path):
         with pytest.raises(RunError, match="is not a run folder"):
             use_run(tmp_path, data)
     (tmp_path / "run.json").write_text("{}")
-    with pytest.raises(RunError, match="has no model yet"):
+    with pytest.raises(RunError, match="there is no model yet"):
         predict_images(tmp_path, data)
 
 
@@ -292,56 +296,58 @@ def test_weights_that_do_not_fit_are_refused(copy, data):
 
 
 def test_evaluate_gives_what_is_stored(run):
-    assert evaluate_run(run) == RunFolder(run).metrics()
+    assert stored_metrics(run) == RunFolder(run).metrics()
+    overall = stored_metrics(run, Objective.of("overall")).test
+    assert overall.error == pytest.approx(1 - overall.accuracy)
 
 
 def test_evaluate_on_the_test_images_alone_gives_the_stored_metrics(run, data, tmp_path, caplog):
-    for name in RunFolder(run).predictions()[1]["test"]:
+    for name in RunFolder(run).image_names().test:
         (tmp_path / "new" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(data / name, tmp_path / "new" / name)
-    found = evaluate_run(run, tmp_path / "new")["all"]
-    stored = RunFolder(run).metrics()["test"]
-    assert found["confusion"] == stored["confusion"]
-    assert found["error"] == stored["error"]
-    assert found["auc"] == pytest.approx(stored["auc"])
-    assert found.keys() == stored.keys()
+    found, stored = evaluate_run(run, tmp_path / "new"), RunFolder(run).metrics().test
+    assert found.confusion == stored.confusion
+    assert found.error == stored.error
+    assert found.auc == pytest.approx(stored.auc)
     assert not caplog.records
 
 
 def test_evaluate_with_costs_measures_the_mean_cost_in_worst_mistakes(run, data, tmp_path):
     shutil.copytree(data, tmp_path / "new")
     costs = torch.tensor([[0.0, 30, 30], [1, 0, 2], [1, 2, 0]])
-    found = evaluate_run(run, tmp_path / "new", objective=costs)["all"]
-    total = (torch.tensor(found["confusion"]) * costs).sum()
-    assert found["error"] == pytest.approx(float(total) / 30 / found["samples"])
+    found = evaluate_run(run, tmp_path / "new", objective=Objective.of(costs))
+    total = (torch.tensor(found.confusion) * costs).sum()
+    assert found.error == pytest.approx(float(total) / 30 / found.samples)
 
 
 def test_evaluate_warns_of_the_data_that_it_was_trained_on(run, data, caplog):
     with caplog.at_level(logging.WARNING, "cosen"):
         evaluate_run(run, data.parent / "colours" / ".")
-    assert "flatter" in caplog.text
+    assert "the data that the run was trained on: these metrics are too good" in caplog.text
 
 
 def test_evaluate_orders_classes_by_name_and_names_those_that_differ(run, data, tmp_path, caplog):
     table = tmp_path / "reds-first.csv"
     rows = [(data / name / "000.png", name) for name in reversed(CLASSES)]
     table.write_text("path,label\n" + "".join(f"{path},{name}\n" for path, name in rows))
-    assert np.array(evaluate_run(run, table)["all"]["confusion"]).sum(1).tolist() == [1, 1, 1]
+    assert np.array(evaluate_run(run, table).confusion).sum(1).tolist() == [1, 1, 1]
 
-    with pytest.raises(DataError, match="has none of the model's classes, which are 'blue', "):
+    with pytest.raises(DataError, match=r"has none of the model's classes \('blue', "):
         evaluate_run(run, "digits")
     shutil.copytree(data, tmp_path / "more")
     shutil.copytree(data / "red", tmp_path / "more" / "pink")
-    with pytest.raises(DataError, match="does not know: 'pink'; leave them out with --exclude"):
+    with pytest.raises(DataError, match="does not know: 'pink'; remove them with --exclude"):
         evaluate_run(run, tmp_path / "more")
-    assert evaluate_run(run, tmp_path / "more", exclude=("pink",))["all"]["samples"] == 58
+    assert evaluate_run(run, tmp_path / "more", exclude=("pink",)).samples == 58
     shutil.rmtree(tmp_path / "more" / "blue")
-    fewer = evaluate_run(run, tmp_path / "more", exclude=("pink",))["all"]
-    assert fewer["class_recall"][0] is None, "there is no image of blue"
-    assert "no image of 'blue'" in caplog.text
+    fewer = evaluate_run(run, tmp_path / "more", exclude=("pink",))
+    assert fewer.class_recall[0] is None, "there is no image of blue"
+    assert "no images of 'blue'" in caplog.text
 
 
 # As commands
+
+COSTS_OPTION = "--misclassification-costs"
 
 app = typer.Typer()
 app.command()(use.predict)
@@ -372,14 +378,14 @@ def test_predict_takes_every_option(run, data, tmp_path):
     table = tmp_path / "costs.csv"
     table.write_text("true,red,green,blue\nred,0,2,1\ngreen,2,0,1\nblue,30,30,0\n")
     arguments = (run, data, "--prior", "red=1,green=1,blue=9", "--no-calibration", "--skip-broken")
-    found = json.loads(invoke("predict", *arguments, "--costs", table, "--top", 3, "--json"))
+    found = json.loads(invoke("predict", *arguments, COSTS_OPTION, table, "--top", 3, "--json"))
     expected = predict_images(
         run,
         data,
         top=3,
         calibrated=False,
         prior={"red": 1, "green": 1, "blue": 9},
-        costs=torch.tensor([[0.0, 30, 30], [1, 0, 2], [1, 2, 0]]),
+        misclassification_costs=torch.tensor([[0.0, 30, 30], [1, 0, 2], [1, 2, 0]]),
     )
     assert [entry["class"] for entry in found] == [p.decision for p in expected]
     assert found[0]["top"][0] == {
@@ -390,16 +396,16 @@ def test_predict_takes_every_option(run, data, tmp_path):
 
 def test_predict_writes_files(run, data, tmp_path):
     said = invoke("predict", run, data, "--out", tmp_path / "found.csv")
-    assert said == f"58 predictions are in {tmp_path / 'found.csv'}\n"
+    assert said == f"Wrote 58 predictions to {tmp_path / 'found.csv'}\n"
     assert (tmp_path / "found.csv").read_text() == invoke("predict", run, data)
     said = json.loads(invoke("predict", run, data, "--out", tmp_path / "found.json", "--json"))
     assert said["images"] == len(json.loads((tmp_path / "found.json").read_text())) == 58
-    with pytest.raises(InputError, match=r"a \.csv or a \.json"):
+    with pytest.raises(InputError, match=r"a \.csv or \.json file"):
         invoke("predict", run, data, "--out", tmp_path / "found.txt")
 
 
 def test_evaluate_prints(run, data, tmp_path):
-    stored = RunFolder(run).metrics()
+    stored = RunFolder(run).metrics().model_dump(mode="json")
     assert json.loads(invoke("evaluate", run, "--json"))["test"] == stored["test"]
     assert f"accuracy {100 * stored['test']['accuracy']:.2f} %" in invoke("evaluate", run)
     shutil.copytree(data, tmp_path / "new")
@@ -407,3 +413,24 @@ def test_evaluate_prints(run, data, tmp_path):
     said = invoke("evaluate", run, tmp_path / "new")
     assert f"accuracy {100 * found['accuracy']:.2f} %" in said
     assert "on 58 images" in said
+
+
+def test_evaluate_takes_an_objective(run, data, tmp_path):
+    table = tmp_path / "costs.csv"
+    table.write_text("true,red,green,blue\nred,0,2,1\ngreen,2,0,1\nblue,30,30,0\n")
+    costs = torch.tensor([[0.0, 30, 30], [1, 0, 2], [1, 2, 0]])
+    shutil.copytree(data, tmp_path / "new")
+    for part, *where in (("test",), ("all", tmp_path / "new")):
+        found = json.loads(invoke("evaluate", run, *where, "--objective", table, "--json"))[part]
+        cost = (torch.tensor(found["confusion"]) * costs).sum() / 30 / found["samples"]
+        assert found["error"] == pytest.approx(float(cost))
+        plain = json.loads(invoke("evaluate", run, *where, "--objective", "overall", "--json"))
+        assert plain[part]["error"] == pytest.approx(1 - plain[part]["accuracy"])
+    with pytest.raises(InputError, match="objective must be overall, balanced or a CSV"):
+        invoke("evaluate", run, "--objective", "balence")
+
+
+def test_model_files_are_enough_to_predict(run, data, tmp_path):
+    for name in ("model.json", "model.safetensors"):
+        shutil.copy(run / name, tmp_path / name)
+    assert invoke("predict", tmp_path, data) == invoke("predict", run, data)

@@ -1,4 +1,4 @@
-"""Whole runs in this process: what they learn, what they leave, and how they fail."""
+"""Whole runs in this process: what they learn, what they write, and how they fail."""
 
 import csv
 import errno
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from cosen.costs import AdaptiveCosts, CostLearner
 from cosen.data.named import load_named
@@ -19,59 +19,53 @@ from cosen.errors import DataError, InputError, RunError
 from cosen.networks.vgg import VGG16Features
 from cosen.training import files as atomic
 from cosen.training.config import TrainConfig
-from cosen.training.loop import Watcher
+from cosen.training.loop import Callbacks
 from cosen.training.model_file import calibrated_temperature, load_model
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import make_task, parse_split
+from run_contents import cost_steps, history_without_times, weights
+
+pytestmark = pytest.mark.training
 
 
-def weights(run):
-    return load_file(run.path / "model.safetensors")
-
-
-def history_without_times(run):
-    times = {"seconds": "", "images_per_second": ""}
-    return [row | times for row in run.history()]
-
-
-def test_a_run_leaves_all_that_comes_after_needs(quick_train):
-    run = quick_train()
-    about = run.about()
-    assert about["config"]["imbalance"] == "odd:0.1"
-    assert about["class_counts"]["train"][1] < about["class_counts"]["train"][0]
-    assert {"torch", "numpy"} <= set(about["versions"])
-    assert [row["epoch"] for row in run.history()] == ["1", "2", "3"]
-    assert len(run.cost_steps()) == 3
-    assert run.cost_steps()[0]["costs"].shape == (10, 10)
-    tensors, names = run.predictions()
-    assert len(names["test"]) == len(tensors["test_target"]) == run.metrics()["test"]["samples"]
-    accuracy = (tensors["test_logits"].argmax(1) == tensors["test_target"]).float().mean()
-    assert run.metrics()["test"]["accuracy"] == pytest.approx(float(accuracy), abs=1e-6)
+def test_a_run_writes_everything_that_later_commands_need(finished_run):
+    run = finished_run
+    record = run.record()
+    assert record.config.imbalance == "odd:0.1"
+    counts = record.prepared.class_counts
+    assert counts.train[1] < counts.train[0]
+    assert counts.train.dtype == torch.int64
+    assert {"torch", "numpy"} <= set(record.versions)
+    assert [row.epoch for row in run.history()] == [1, 2, 3]
+    assert len(cost_steps(run)) == 3
+    assert cost_steps(run)[0]["costs"].shape == (10, 10)
+    test, metrics = run.predictions()["test"], run.metrics().test
+    assert len(run.image_names().test) == len(test.target) == metrics.samples
+    accuracy = (test.logits.argmax(1) == test.target).float().mean()
+    assert metrics.accuracy == pytest.approx(float(accuracy), abs=1e-6)
     assert list((run.path / "tensorboard").iterdir())
-    classifier, facts = load_model(run.path)
-    assert facts.class_names == tuple("0123456789")
+    classifier, info = load_model(run.path)
+    assert info.class_names == tuple("0123456789")
     assert classifier(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
 
 
 @pytest.mark.parametrize("method", ["cosen-paper", "cosen-hinge", "cosen-mse"])
 def test_costs_are_learned_in_each_loss(quick_train, method):
     options = {"separability_std": 1.0, "acceptance": "revert"}
-    run = quick_train(method=method, options=options, epochs=4)
-    steps = run.cost_steps()
+    steps = cost_steps(quick_train(method=method, options=options, epochs=4))
     assert not torch.equal(steps[-1]["costs"], torch.ones(10, 10))
     assert "separability" in steps[0]
 
 
-def test_the_strengths_of_the_default_are_kept(quick_train):
-    run = quick_train(epochs=4)
-    with safe_open(run.path / "costs" / "0004.safetensors", "pt") as kept:
-        facts = kept.metadata()
-    assert 0 <= float(facts["frequency"]) <= 3
+def test_the_strengths_of_the_default_are_kept(finished_run):
+    with safe_open(finished_run.path / "costs" / "0003.safetensors", "pt") as kept:
+        numbers = kept.metadata()
+    assert 0 <= float(numbers["tau"]) <= 3
     learner = AdaptiveCosts([1] * 10)
-    learner.load_state_dict(run.checkpoint()["loss"])
-    assert learner.steps == 4
-    assert learner.margin == float(facts["margin"]) > 0
-    assert torch.equal(learner.costs, run.cost_steps()[-1]["costs"])
+    learner.load_state_dict(finished_run.checkpoint()["loss"])
+    assert learner.steps == 3
+    assert learner.margin == float(numbers["margin"]) > 0
+    assert torch.equal(learner.costs, cost_steps(finished_run)[-1]["costs"])
 
 
 @pytest.mark.parametrize(
@@ -107,9 +101,9 @@ def test_accumulating_two_halves_is_one_whole_batch(quick_train):
     assert distance < 1e-2
 
 
-def test_another_seed_is_another_run(quick_train):
-    one, two = quick_train("one", epochs=1), quick_train("two", epochs=1, seed=1)
-    assert one.about()["fingerprint"] != two.about()["fingerprint"]
+def test_another_seed_is_another_run(quick_train, finished_run):
+    one, two = finished_run, quick_train(seed=1)
+    assert one.record().prepared.fingerprint != two.record().prepared.fingerprint
     assert any(not torch.equal(t, weights(two)[name]) for name, t in weights(one).items())
 
 
@@ -117,14 +111,14 @@ def test_early_stopping_and_the_best_epoch(quick_train):
     run = quick_train(epochs=40, patience=2, lr=0.0, method="baseline")
     rows = run.history()
     assert len(rows) == 3, "nothing is learned at rate 0, so it stops two epochs after the first"
-    assert rows[0]["best"] == "True"
+    assert rows[0].best
 
 
-def test_the_watcher_sees_batches_and_epochs(quick_train):
+def test_callbacks_see_batches_and_epochs(quick_train):
     batches, epochs = [], []
     quick_train(
         epochs=2,
-        watcher=Watcher(
+        callbacks=Callbacks(
             batch=lambda done, total: batches.append((done, total)), epoch=epochs.append
         ),
     )
@@ -132,7 +126,7 @@ def test_the_watcher_sees_batches_and_epochs(quick_train):
     assert batches[-1][0] == batches[-1][1]
 
 
-def test_going_on_after_an_exception_is_as_if_nothing_happened(quick_train):
+def test_a_resumed_run_ends_as_one_never_interrupted(quick_train):
     settings = {"epochs": 4, "ema": 0.9, "augment": ("flip",)}
     whole = quick_train("whole", **settings)
 
@@ -144,28 +138,26 @@ def test_going_on_after_an_exception_is_as_if_nothing_happened(quick_train):
             raise Stop
 
     with pytest.raises(Stop):
-        quick_train("cut", watcher=Watcher(epoch=stop), **settings)
+        quick_train("cut", callbacks=Callbacks(epoch=stop), **settings)
     cut = quick_train("cut", resume=True)
     for name, tensor in weights(whole).items():
         assert torch.equal(tensor, weights(cut)[name]), name
-    for one, two in zip(whole.cost_steps(), cut.cost_steps(), strict=True):
+    for one, two in zip(cost_steps(whole), cost_steps(cut), strict=True):
         assert torch.equal(one["costs"], two["costs"])
     assert history_without_times(whole) == history_without_times(cut)
     assert whole.metrics() == cut.metrics()
 
 
-def test_a_finished_run_resumes_to_the_same(quick_train):
-    run = quick_train(epochs=2)
-    before = run.metrics()
+def test_a_finished_run_resumes_to_the_same(quick_train, copied_run):
+    before = copied_run.metrics()
     assert quick_train(resume=True).metrics() == before
 
 
-# What goes wrong
+# Errors
 
 
-def test_a_folder_with_a_run_is_not_overwritten(quick_train):
-    quick_train(epochs=1)
-    with pytest.raises(RunError, match=r"holds a run already: go on with it \(--resume"):
+def test_a_folder_with_a_run_is_not_overwritten(quick_train, copied_run):
+    with pytest.raises(RunError, match=r"already holds a run: resume it \(--resume"):
         quick_train(epochs=1)
 
 
@@ -174,24 +166,24 @@ def test_a_folder_in_use_is_refused(quick_train, tmp_path):
         quick_train(epochs=1)
 
 
-def test_resuming_what_is_no_run(quick_train):
+def test_a_folder_without_a_run_cannot_be_resumed(quick_train):
     with pytest.raises(RunError, match="is not a run folder"):
         quick_train("nothing", resume=True)
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_kept(quick_train):
-    run = quick_train(epochs=3)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_kept(quick_train, copied_run):
+    run = copied_run
     path = run.path / "checkpoint.pt"
     path.write_bytes(path.read_bytes()[:1000])
     (run.path / "metrics.json").unlink()
-    with pytest.raises(RunError, match=r"is damaged .* the one before it is whole: .* remove"):
+    with pytest.raises(RunError, match=r"is damaged .*resume from the one before it, remove"):
         quick_train(resume=True)
-    assert torch.load(run.path / "checkpoint-before.pt", weights_only=True)["last_best"] >= 1
+    assert torch.load(run.path / "checkpoint-before.pt", weights_only=True)["best_epoch"] >= 1
     path.unlink()
     assert len(quick_train(resume=True).history()) == 3
 
 
-def test_a_full_disk_keeps_the_last_good_checkpoint(quick_train, monkeypatch):
+def test_a_full_disk_keeps_the_last_good_checkpoint(quick_train, finished_run, monkeypatch):
     original = torch.save
     written = []
 
@@ -206,15 +198,14 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(quick_train, monkeypatch):
     with pytest.raises(RunError, match=r"No space left .* is kept; free some space"):
         quick_train("full", epochs=3)
     monkeypatch.undo()
-    whole = quick_train("whole", epochs=3)
     resumed = quick_train("full", resume=True)
-    assert whole.metrics() == resumed.metrics()
+    assert finished_run.metrics() == resumed.metrics()
     assert list(resumed.path.glob(".*.part")) == []
 
 
 @pytest.mark.parametrize("method", ["baseline", "cosen"])
 def test_a_loss_that_is_no_number_says_what_to_do(quick_train, method):
-    with pytest.raises(RunError, match=r"diverged in epoch \d+: .* lower --lr"):
+    with pytest.raises(RunError, match=r"diverged in epoch \d+: .* lower learning rate \(--lr\)"):
         quick_train(method=method, lr=1e30, epochs=3)
 
 
@@ -230,24 +221,28 @@ def test_changed_data_is_noticed(quick_train, make_folder):
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"method": "magic"}, InputError, "there is no method 'magic'; .*baseline, cosen, "),
+        (
+            {"method": "magic"},
+            InputError,
+            "no method 'magic': choose from baseline, cosen, ",
+        ),
         ({"method": "baselin"}, InputError, "did you mean 'baseline'"),
         (
             {"method": "baseline", "options": {"cost_lr": 1}},
             InputError,
-            "method baseline has no option 'cost_lr': it has label_smoothing",
+            "method baseline has no option 'cost_lr': choose from label_smoothing",
         ),
         ({"options": {"cost_lrr": 1}}, InputError, "cost_lrr"),
         ({"network": "resnet"}, InputError, "did you mean 'resnet32'"),
-        ({"split": "half"}, InputError, "split 'half' is not known"),
+        ({"split": "half"}, InputError, "split 'half' is unknown"),
         ({"imbalance": "weird"}, InputError, "imbalance 'weird'"),
         ({"network": "head"}, InputError, "--weights"),
         ({"freeze": "nothing"}, InputError, "no layer 'nothing'"),
-        ({"validation": 0.0}, DataError, "nothing is left to validate on"),
-        ({"expert": "none.csv"}, InputError, "no file none.csv"),
+        ({"validation": 0.0}, DataError, "there are no validation images"),
+        ({"objective": "none.csv"}, InputError, "no file none.csv"),
     ],
 )
-def test_mistakes_are_one_sentence_before_training(quick_train, settings, error, message, tmp_path):
+def test_mistakes_are_errors_before_training(quick_train, settings, error, message, tmp_path):
     with pytest.raises(error, match=message):
         quick_train(**settings)
     assert not (tmp_path / "run").exists()  # its name is free again
@@ -262,11 +257,11 @@ def test_nothing_that_was_there_is_removed(tmp_path):
     assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["a", "note.txt", "mine"]
 
 
-def test_going_on_from_another_folder_is_told(quick_train, make_folder, tmp_path, monkeypatch):
+def test_resuming_from_another_folder_is_an_error(quick_train, make_folder, monkeypatch):
     monkeypatch.chdir(make_folder(cat=12, dog=12).parent)
     quick_train(data="images", epochs=1)
     monkeypatch.chdir("/")
-    with pytest.raises(RunError, match="was trained on images, which is not there from /: go on"):
+    with pytest.raises(RunError, match="trained on images, which does not exist in /: resume it"):
         quick_train(resume=True)
 
 
@@ -283,11 +278,11 @@ def test_splits_are_parsed():
     )
     assert parse_split("fold:2/3", data) == FoldSplit(3, 1)
     for text in ("fold:3", "fraction:", "count:x", "folds:1/2"):
-        with pytest.raises(InputError, match="write auto, official"):
+        with pytest.raises(InputError, match="use auto, official"):
             parse_split(text, data)
 
 
-def test_an_experts_costs_decide_what_is_best(quick_train, tmp_path):
+def test_misclassification_costs_decide_which_epoch_is_best(quick_train, tmp_path):
     names = [str(digit) for digit in range(10)]
     lines = [["", *names]] + [
         [true, *("0" if given == true else "9" if true == "1" else "1" for given in names)]
@@ -295,11 +290,11 @@ def test_an_experts_costs_decide_what_is_best(quick_train, tmp_path):
     ]
     with (tmp_path / "costs.csv").open("w", newline="") as file:
         csv.writer(file).writerows(lines)
-    run = quick_train(expert=str(tmp_path / "costs.csv"))
-    confusion = np.array(run.metrics()["val"]["confusion"])
+    run = quick_train(objective=str(tmp_path / "costs.csv"))
+    confusion = np.array(run.metrics().val.confusion)
     wrong = confusion * (1 - np.eye(10))
     expected = (wrong.sum() + 8 * wrong[1].sum()) / confusion.sum() / 9
-    assert run.metrics()["val"]["error"] == pytest.approx(expected, abs=1e-6)
+    assert run.metrics().val.error == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_head_trains_on_cached_features(quick_train, make_folder, tmp_path, monkeypatch):
@@ -315,14 +310,14 @@ def test_the_head_trains_on_cached_features(quick_train, make_folder, tmp_path, 
         "epochs": 2,
     }
     run = quick_train("first", **settings)
-    classifier, facts = load_model(run.path)
-    assert facts.features == "vgg16"
-    tensors, _ = run.predictions()
+    classifier, info = load_model(run.path)
+    assert info.features == "vgg16"
     task = make_task(TrainConfig(**settings, device="cpu"))
     rows = task.splits.test.rows
     pixels = torch.from_numpy(np.asarray(task.decoded.pixels[rows]))
-    logits = classifier(facts.normalise.from_bytes(pixels))
-    torch.testing.assert_close(logits, tensors["test_logits"], atol=1e-4, rtol=1e-4)
+    logits = classifier(info.normalise.from_bytes(pixels))
+    stored = run.predictions()["test"].logits
+    torch.testing.assert_close(logits, stored, atol=1e-4, rtol=1e-4)
 
     def forbidden(*args):
         raise AssertionError("features were computed again")
@@ -332,7 +327,7 @@ def test_the_head_trains_on_cached_features(quick_train, make_folder, tmp_path, 
 
 
 def test_with_all_but_the_output_frozen_features_are_cached(quick_train, monkeypatch):
-    from cosen.networks.small_cnn import SmallCNN
+    from cosen.networks.small import SmallCNN
 
     seen = []
     original = SmallCNN.forward
@@ -343,7 +338,7 @@ def test_with_all_but_the_output_frozen_features_are_cached(quick_train, monkeyp
 
     monkeypatch.setattr(SmallCNN, "forward", forward)
     run = quick_train(epochs=5, freeze="features", imbalance=None)
-    samples = 1797 + sum(run.metrics()[part]["samples"] for part in ("val", "test"))
+    samples = 1797 + run.metrics().val.samples + run.metrics().test.samples
     assert sum(seen) == samples, "once for the cache, once for the final evaluation"
     start = torch.load(run.path / "checkpoint.pt", weights_only=True)
     assert len(start["history"]) == 5
@@ -380,24 +375,22 @@ def test_resuming_keeps_the_learners_state(quick_train):
     learner = CostLearner([1] * 10, separability_std=1.0)
     learner.load_state_dict(state["loss"])
     assert learner.steps == 2
-    assert torch.equal(learner.costs, run.cost_steps()[-1]["costs"])
+    assert torch.equal(learner.costs, cost_steps(run)[-1]["costs"])
 
 
-def test_another_number_of_processes_is_refused(quick_train, monkeypatch):
-    run = quick_train(epochs=2)
-    state = run.checkpoint()
+def test_another_number_of_processes_is_refused(quick_train, copied_run):
+    run, state = copied_run, copied_run.checkpoint()
     state["processes"] = state["processes"] * 2
     run.write_checkpoint(state)
     with pytest.raises(RunError, match="started with 2 processes"):
         quick_train(resume=True)
 
 
-def test_a_network_of_another_version_is_refused(quick_train):
-    run = quick_train(epochs=2)
-    state = run.checkpoint()
+def test_a_network_of_another_version_is_refused(quick_train, copied_run):
+    run, state = copied_run, copied_run.checkpoint()
     state["network"]["output.bias"] = torch.zeros(10)  # a linear layer, where cosines are now
     run.write_checkpoint(state)
-    with pytest.raises(RunError, match=r"another version of cosen.* start anew in another folder"):
+    with pytest.raises(RunError, match=r"another version of cosen.* start a new run"):
         quick_train(resume=True)
 
 
@@ -407,10 +400,7 @@ def test_config_is_frozen():
     assert replace(TrainConfig(), epochs=3).epochs == 3
 
 
-# What a review found
-
-
-def test_broken_images_are_named_or_left_out(quick_train, make_folder):
+def test_broken_images_are_named_or_skipped(quick_train, make_folder):
     root = make_folder(cat=12, dog=12)
     (root / "cat" / "000.png").write_bytes(b"no image")
     (root / "dog" / "gone.png").symlink_to(root / "nowhere.png")
@@ -418,20 +408,21 @@ def test_broken_images_are_named_or_left_out(quick_train, make_folder):
     with pytest.raises(DataError, match=r"cat/000\.png: not an image"):
         quick_train(**settings)
     run = quick_train(**settings, skip_broken=True)
-    assert sum(sum(counts) for counts in run.about()["class_counts"].values()) == 23
+    counts = run.record().prepared.class_counts
+    assert sum(int(part.sum()) for part in (counts.train, counts.val, counts.test)) == 23
 
 
 def test_a_validation_folder_of_the_users_own_is_kept(quick_train, make_folder):
     make_folder("set/train", cat=20, dog=20)
     root = make_folder("set/val", cat=5, dog=5).parent
     run = quick_train(data=str(root), imbalance=None, size=8, epochs=1)
-    _, names = run.predictions()
-    assert all(name.startswith("val/") for name in names["val"])
-    assert len(names["val"]) == 10
-    assert all(name.startswith("train/") for name in names["test"])
+    names = run.image_names()
+    assert all(name.startswith("val/") for name in names.val)
+    assert len(names.val) == 10
+    assert all(name.startswith("train/") for name in names.test)
 
 
-def test_what_is_cut_off_while_images_are_read_can_be_resumed(quick_train, monkeypatch):
+def test_a_run_interrupted_while_reading_images_can_be_resumed(quick_train, monkeypatch):
     from cosen.training import run as run_module
 
     def interrupt(*args, **kwargs):
@@ -441,7 +432,7 @@ def test_what_is_cut_off_while_images_are_read_can_be_resumed(quick_train, monke
     with pytest.raises(KeyboardInterrupt):
         quick_train(epochs=1)
     monkeypatch.undo()
-    assert quick_train(resume=True).metrics()["test"]["samples"] > 0
+    assert quick_train(resume=True).metrics().test.samples > 0
 
 
 def test_a_mistake_leaves_the_folder_free(quick_train):
@@ -450,11 +441,10 @@ def test_a_mistake_leaves_the_folder_free(quick_train):
     assert quick_train(epochs=1).is_finished
 
 
-def test_the_last_line_of_the_history_is_not_lost(quick_train):
-    run = quick_train(epochs=3)
-    path = run.path / "history.csv"
+def test_the_last_line_of_the_history_is_not_lost(quick_train, copied_run):
+    path = copied_run.path / "history.csv"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
-    (run.path / "metrics.json").unlink()
+    (copied_run.path / "metrics.json").unlink()
     assert len(quick_train(resume=True).history()) == 3
 
 
@@ -469,10 +459,9 @@ def test_a_full_disk_as_the_writers_report_it(tmp_path, error):
         atomic.write_with(tmp_path / "file", fail)
 
 
-def test_files_can_be_read_by_others(quick_train):
-    run = quick_train(epochs=1)
+def test_files_can_be_read_by_others(finished_run):
     for name in ("model.safetensors", "checkpoint.pt", "predictions.safetensors"):
-        assert (run.path / name).stat().st_mode & 0o044 == 0o044
+        assert (finished_run.path / name).stat().st_mode & 0o044 == 0o044
 
 
 def write_costs(path, value):
@@ -483,34 +472,33 @@ def write_costs(path, value):
     return str(path)
 
 
-def test_an_experts_costs_are_blended_from_a_file(quick_train, tmp_path):
-    expert = write_costs(tmp_path / "costs.csv", 2)
-    options = {"expert": expert, "expert_weight": 1.0, "cost_lr": 1.0}
+def test_misclassification_costs_are_blended_from_a_file(quick_train, tmp_path):
+    costs = write_costs(tmp_path / "costs.csv", 2)
+    options = {"misclassification_costs": costs, "misclassification_weight": 1.0, "cost_lr": 1.0}
     run = quick_train(epochs=1, method="cosen-paper", options=options)
-    torch.testing.assert_close(run.cost_steps()[0]["costs"], torch.ones(10, 10))
+    torch.testing.assert_close(cost_steps(run)[0]["costs"], torch.ones(10, 10))
 
 
-def test_an_experts_file_may_move_after_the_start(quick_train, tmp_path):
-    expert = write_costs(tmp_path / "costs.csv", 1)
-    run = quick_train(epochs=1, expert=expert)
+def test_a_file_of_misclassification_costs_may_move_after_the_start(quick_train, tmp_path):
+    run = quick_train(epochs=1, objective=write_costs(tmp_path / "costs.csv", 1))
     (tmp_path / "costs.csv").unlink()
     before = run.metrics()
     assert quick_train(resume=True).metrics() == before
     with pytest.raises(InputError, match="no cost above zero"):
-        quick_train("zero", expert=write_costs(tmp_path / "zero.csv", 0))
+        quick_train("zero", objective=write_costs(tmp_path / "zero.csv", 0))
 
 
-def test_a_module_of_ones_own_is_trained(quick_train):
+def test_a_users_own_module_is_trained(quick_train):
     def own():
         return torch.nn.Sequential(
             torch.nn.Flatten(), torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)
         )
 
     run = quick_train(epochs=8, imbalance=None, network=own)
-    assert run.metrics()["test"]["accuracy"] > 0.8
+    assert run.metrics().test.accuracy > 0.8
     classifier, _ = load_model(run.path, network=own)
     assert classifier(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
-    with pytest.raises(RunError, match="a module of your own"):
+    with pytest.raises(RunError, match="a network of your own"):
         load_model(run.path)
 
 

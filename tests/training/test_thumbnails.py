@@ -11,7 +11,6 @@ from cosen.data.labelled import LabelledImages
 from cosen.data.stores import ImageArray
 from cosen.errors import RunError
 from cosen.training import thumbnails
-from cosen.training.run import saved_config
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import make_task
 from cosen.training.thumbnails import (
@@ -21,6 +20,8 @@ from cosen.training.thumbnails import (
     taken_in_turns,
     write_thumbnails,
 )
+
+pytestmark = pytest.mark.training
 
 
 def decoded(thumbnail):
@@ -45,25 +46,24 @@ def write(folder, labels, predicted, class_counts, *, pixels=None, rows=None):
     return read_thumbnails(run)
 
 
-def test_a_run_keeps_what_it_got_wrong_and_some_of_each_class(quick_train):
-    run = quick_train(epochs=1, method="baseline")
-    found = read_thumbnails(run)
-    tensors, _ = run.predictions()
-    target, predicted = tensors["test_target"], tensors["test_logits"].argmax(1)
+def test_a_run_keeps_wrong_images_and_some_of_each_class(finished_runs):
+    run = finished_runs["baseline"]
+    found, test = read_thumbnails(run), run.predictions()["test"]
+    target, predicted = test.target, test.logits.argmax(1)
     wrong = (target != predicted).nonzero().flatten().tolist()
     assert set(wrong) <= set(found), "there are fewer than may be kept"
     right = sorted(set(found) - set(wrong))
     per_class = np.bincount(target[right], minlength=10)
     possible = np.bincount(target[target == predicted], minlength=10)
     assert per_class.tolist() == np.minimum(possible, 2).tolist()
-    task = make_task(saved_config(run))
+    task = make_task(run.record().config)
     for row in (wrong[0], right[-1]):
         pixels = task.decoded.pixels[task.splits.test.rows[row]]
         np.testing.assert_array_equal(np.asarray(decoded(found[row])), pixels[..., 0])
     assert (run.path / FILE).stat().st_size < 150_000
 
 
-def test_a_method_that_leaves_no_model_keeps_pictures_too(quick_train):
+def test_a_method_without_a_model_keeps_pictures_too(quick_train):
     run = quick_train(epochs=1, method="wrf", options={"trees": 5})
     assert read_thumbnails(run)
     assert read_thumbnails(RunFolder(run.path / "baseline"))
@@ -87,7 +87,7 @@ def test_rare_classes_come_first_but_do_not_take_all(tmp_path, monkeypatch):
     assert labels[list(found)].tolist() == [1] * 8 + [2] * 6 + [0] * 6
 
 
-def test_at_most_so_many_of_either(tmp_path):
+def test_the_number_of_pictures_is_limited(tmp_path):
     labels = np.repeat(np.arange(100), 8)
     predicted = np.where(np.arange(800) % 2, labels, (labels + 1) % 100)
     found = write(tmp_path, labels, predicted, np.arange(1, 101).tolist())
@@ -143,7 +143,7 @@ def test_a_run_without_any_and_one_with_a_damaged_file(tmp_path):
             read_thumbnails(run)
 
 
-def test_where_it_cannot_be_written_the_run_says_so(tmp_path):
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "run" / FILE).mkdir(parents=True)
     with pytest.raises(RunError, match="cannot write"):
         write(tmp_path / "run", [0, 1], [1, 0], [5, 9])

@@ -1,11 +1,11 @@
-"""The commands: parse, call the public functions, print. Heavy imports happen inside them."""
+"""The commands: parse options, call the public functions, print. Heavy imports are inside them."""
 
 from typing import Annotated
 
 import typer
 
 import cosen
-from cosen.cli import compare, data, models, networks, report, train, tune
+from cosen.cli import compare, data, models, networks, train
 
 app = typer.Typer(
     name="cosen",
@@ -17,8 +17,8 @@ app = typer.Typer(
 app.command()(train.train)
 app.command()(compare.compare)
 app.command()(compare.methods)
-app.command()(report.report)
-app.command()(tune.tune)
+app.command()(models.report)
+app.command()(train.tune)
 app.command()(models.evaluate)
 app.command()(models.predict)
 app.command()(models.export)
@@ -35,7 +35,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def root(
     version: Annotated[
         bool,
         typer.Option(

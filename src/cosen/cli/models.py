@@ -1,137 +1,108 @@
-"""Commands that use a trained model: evaluate, predict, export."""
+"""Commands that use a finished run: evaluate, predict, export, report."""
 
 import csv
 import io
 import json
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cosen.cli.data import DataRoot, Exclude, Json
-from cosen.cli.progress import READING, progress_bar
+from cosen.cli import options
+from cosen.cli.display import READING, Display, print_metrics
 
 if TYPE_CHECKING:
     from cosen.training.predict import Prediction
 
-Run = Annotated[Path, typer.Argument(help="The run folder.", show_default=False)]
-Costs = Annotated[
-    Path | None,
-    typer.Option(help="A CSV of misclassification costs: a column and a line for each class."),
-]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-SkipBroken = Annotated[
-    bool, typer.Option("--skip-broken", help="Leave out images that do not decode.")
-]
-
 
 def evaluate(
-    run: Run,
+    run: options.Run,
     data: Annotated[
         str | None,
-        typer.Argument(help="Other data with the same classes: a folder, a CSV or a name."),
+        typer.Argument(
+            help="Other data with the same classes; default: the test images of the run.",
+            show_default=False,
+        ),
     ] = None,
-    costs: Costs = None,
-    data_root: DataRoot = None,
-    exclude: Exclude = None,
-    device: Device = "auto",
-    skip_broken: SkipBroken = False,
-    json_: Json = False,
+    objective: options.Objective = None,
+    data_root: options.DataRoot = None,
+    exclude: options.Exclude = None,
+    device: options.Device = None,
+    skip_broken: options.SkipBroken = False,
+    json_: options.Json = False,
 ) -> None:
-    """Say how good a run is: on its own test images, or on all images of other data.
+    """Print the metrics of a run on its test images, or on all images of other data.
 
-    With --costs, the error is the mean cost, the worst mistake being 1.
+    The objective decides what "error" measures; by default it is that of the run.
 
     Examples:
 
         cosen evaluate runs/mnist
 
-        cosen evaluate runs/lesions new-lesions/ --costs costs.csv
+        cosen evaluate runs/lesions new-lesions/ --objective costs.csv
 
         cosen evaluate runs/lesions new-lesions.csv --json
     """
-    from cosen.cli.train import report
-    from cosen.training.evaluate_run import evaluate_run
-    from cosen.training.run_folder import RunFolder
+    import cosen
+    from cosen.training.evaluate_run import stored_metrics
 
+    finished = cosen.Run(run)
     if data is None:
-        folder = RunFolder.existing(run)
-        metrics = evaluate_run(run, objective=_read_costs(run, costs))
-        report(folder, json_=json_, metrics=metrics)
-        return
-    with progress_bar(READING, quiet=json_) as progress:
-        metrics = evaluate_run(
-            run,
-            data,
-            data_root=data_root,
-            exclude=tuple(exclude or ()),
-            objective=_read_costs(run, costs),
-            skip_broken=skip_broken,
-            device=device,
-            progress=progress,
-        )
-    if json_:
-        typer.echo(json.dumps({"run": str(run), "data": data, **metrics}, indent=2))
+        goal = None if objective is None else finished.objective(objective)
+        metrics = stored_metrics(run, goal)
+        shown = metrics.test
+        plain = {"run": str(run), **metrics.model_dump(mode="json")}
     else:
-        _print_metrics(RunFolder(run).about()["class_names"], metrics["all"])
-
-
-def _print_metrics(class_names: list[str], metrics: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    table = Table("class", box=None, pad_edge=False)
-    for title in ("images", "recall", "precision"):
-        table.add_column(title, justify="right")
-    for label, name in enumerate(class_names):
-        recall = metrics["class_recall"][label]
-        table.add_row(
-            Text(name),
-            str(sum(metrics["confusion"][label])),
-            "-" if recall is None else f"{100 * recall:.1f}",
-            f"{100 * metrics['class_precision'][label]:.1f}",
-        )
-    console.print(table)
-    console.print(
-        f"accuracy {100 * metrics['accuracy']:.2f} %, "
-        f"mean recall {100 * metrics['mean_recall']:.2f} %, "
-        f"error {100 * metrics['error']:.2f} %, on {metrics['samples']} images"
-    )
+        with Display(quiet=json_) as display:
+            shown = finished.evaluate(
+                data,
+                objective=objective,
+                data_root=data_root,
+                exclude=tuple(exclude or ()),
+                device=device or "auto",
+                skip_broken=skip_broken,
+                progress=partial(display.progress, READING),
+            )
+        plain = {"run": str(run), "data": data, "all": shown.model_dump(mode="json")}
+    if json_:
+        typer.echo(json.dumps(plain, indent=2))
+    else:
+        prepared = finished.record.prepared
+        print_metrics(shown, prepared.class_names, prepared.class_counts.train)
 
 
 def predict(
-    run: Run,
+    run: options.Run,
     images: Annotated[
-        list[Path], typer.Argument(help="Image files, and folders of them.", show_default=False)
+        list[Path], typer.Argument(help="Image files, or folders of them.", show_default=False)
     ],
     out: Annotated[
-        Path | None, typer.Option(help="A .csv or .json to write to, in place of the terminal.")
+        Path | None, typer.Option(help="Write to this .csv or .json file; default: print.")
     ] = None,
-    top: Annotated[int, typer.Option(help="How many of the most probable classes to name.")] = 1,
+    top: Annotated[int, typer.Option(help="Number of most probable classes to list.")] = 1,
     prior: Annotated[
         str | None,
         typer.Option(
-            help="Correct probabilities from the classes' shares in training to others: balanced, "
-            "or name=0.1,name=0.9. Approximate where costs were learned."
+            help="Class shares where the model is used: balanced, or cat=0.1,dog=0.9. "
+            "Approximate for cost-sensitive methods."
         ),
     ] = None,
-    costs: Costs = None,
+    misclassification_costs: Annotated[
+        Path | None,
+        typer.Option(help="CSV of costs, row = true class; decide for the least expected cost."),
+    ] = None,
     calibration: Annotated[
         bool,
-        typer.Option(
-            "--calibration/--no-calibration",
-            help="Probabilities by the temperature that was found on validation.",
-        ),
+        typer.Option("--calibration/--no-calibration", help="Calibrate the probabilities."),
     ] = True,
-    device: Device = "auto",
-    skip_broken: SkipBroken = False,
-    json_: Json = False,
+    device: options.Device = None,
+    skip_broken: options.SkipBroken = False,
+    json_: options.Json = False,
 ) -> None:
-    """Say what is on images, as CSV: image, class, probability, and the top classes.
+    """Predict the classes of images.
 
-    The class is the most probable one or, with --costs, the one with the least expected cost.
+    Prints CSV: image, class, probability and, with --top, the most probable classes.
 
     Examples:
 
@@ -139,36 +110,35 @@ def predict(
 
         cosen predict runs/lesions photos/ --top 3 --out predictions.csv
 
-        cosen predict runs/lesions photos/ --prior benign=0.98,malignant=0.02 --costs costs.csv
+        cosen predict runs/lesions photos/ --misclassification-costs costs.csv
     """
+    import cosen
     from cosen.errors import InputError
     from cosen.training.files import write_text
-    from cosen.training.predict import parse_prior, predict_images
+    from cosen.training.predict import parse_prior
 
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
-        raise InputError(f"--out takes a .csv or a .json, but was given {out}")
-    with progress_bar("Looking at images", quiet=json_) as progress:
-        predictions = predict_images(
-            run,
+        raise InputError(f"--out must be a .csv or .json file, but is {out}")
+    with Display(quiet=json_) as display:
+        predictions = cosen.Run(run).predict(
             images,
+            misclassification_costs=misclassification_costs,
             top=top,
+            prior=None if prior is None else parse_prior(prior),
             calibrated=calibration,
-            prior=parse_prior(prior) if prior is not None else None,
-            costs=_read_costs(run, costs),
+            device=device or "auto",
             skip_broken=skip_broken,
-            device=device,
-            progress=progress,
+            progress=partial(display.progress, READING),
         )
     if out is None:
         typer.echo(_as_json(predictions) if json_ else _as_csv(predictions), nl=False)
         return
-    write_text(
-        out, _as_json(predictions) if out.suffix.lower() == ".json" else _as_csv(predictions)
-    )
+    is_json = out.suffix.lower() == ".json"
+    write_text(out, _as_json(predictions) if is_json else _as_csv(predictions))
     if json_:
         typer.echo(json.dumps({"out": str(out), "images": len(predictions)}))
     else:
-        typer.echo(f"{len(predictions)} predictions are in {out}")
+        typer.echo(f"Wrote {len(predictions)} predictions to {out}")
 
 
 def _as_json(predictions: "list[Prediction]") -> str:
@@ -177,7 +147,7 @@ def _as_json(predictions: "list[Prediction]") -> str:
 
 
 def _as_csv(predictions: "list[Prediction]") -> str:
-    """A line for each image; the top classes are there where more than one was asked for."""
+    """Return one line per image, with the top classes if there are several."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     count = len(predictions[0].top)
@@ -194,36 +164,58 @@ def _as_csv(predictions: "list[Prediction]") -> str:
 
 
 def export(
-    run: Run,
+    run: options.Run,
     out: Annotated[Path, typer.Argument(help="The .onnx file to write.")] = Path("model.onnx"),
-    json_: Json = False,
+    json_: options.Json = False,
 ) -> None:
-    """Write a model as ONNX, and check that onnxruntime gives what PyTorch gives.
+    """Export a model to ONNX, and check it against PyTorch.
 
-    The file takes images in [0, 1] of any batch and gives logits; its metadata hold the class
-    names, the size of images and the temperature.
+    The graph takes images in [0, 1], in batches of any size, and returns logits. Its metadata has
+    the class names, the image size and the temperature.
 
     Examples:
 
         cosen export runs/lesions lesions.onnx
     """
-    from cosen.training.export import export_onnx
+    import cosen
 
-    check = export_onnx(run, out)
+    check = cosen.Run(run).export(out)
     if json_:
         typer.echo(json.dumps(check.as_json()))
         return
     sizes = " and ".join(str(size) for size in check.batch_sizes)
     typer.echo(
-        f"{check.path}: onnxruntime gives PyTorch's logits on batches of {sizes} images "
+        f"Wrote {check.path}; its logits match PyTorch on batches of {sizes} images "
         f"(largest difference {check.largest_difference:.1e})"
     )
 
 
-def _read_costs(run: Path, costs: Path | None) -> Any:
-    if costs is None:
-        return None
-    from cosen.methods.cost_table import read_misclassification_costs
-    from cosen.training.model_file import load_facts
+def report(
+    path: Annotated[Path, typer.Argument(help="Run or study folder.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; default: report.html in the folder.")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Another run on the same split to compare with.")
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Write a report as one HTML file.
 
-    return read_misclassification_costs(costs, load_facts(run).class_names)
+    It shows what changed for each class, and why. The file needs no other files and no network.
+
+    Examples:
+
+        cosen report studies/photos
+
+        cosen report runs/cosen --against runs/baseline --out report.html --open
+    """
+    from cosen.report import write_report
+
+    place = write_report(path, out, against=against)
+    typer.echo(f"Wrote {place} ({place.stat().st_size / 1e6:.1f} MB)")
+    if open_:
+        import webbrowser
+
+        if not webbrowser.open(place.resolve().as_uri()):
+            typer.echo("No browser was found: open the file yourself", err=True)

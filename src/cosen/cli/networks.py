@@ -2,37 +2,28 @@
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from cosen.cli.data import Json
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from cosen.networks.summary import LayerRow
+from cosen.cli.display import plain_table
+from cosen.cli.options import Json, Size
 
 
 def network(
     name: Annotated[
-        str | None, typer.Argument(help="The network to show; all are listed without one.")
+        str | None, typer.Argument(help="Network; default: list all.", show_default=False)
     ] = None,
-    classes: Annotated[int, typer.Option("--classes", help="How many classes.")] = 10,
-    size: Annotated[
-        int | None, typer.Option("--size", help="Height and width of the images in pixels.")
-    ] = None,
-    channels: Annotated[int, typer.Option("--channels", help="1 for grey images, 3 for RGB.")] = 3,
-    features: Annotated[
-        int, typer.Option("--features", help="Width of the features that head takes.")
-    ] = 512,
+    classes: Annotated[int, typer.Option(help="Number of classes.")] = 10,
+    size: Size = None,
+    channels: Annotated[int, typer.Option(help="1 for grey images, 3 for RGB.")] = 3,
+    features: Annotated[int, typer.Option(help="Number of input features of head.")] = 512,
     reading: Annotated[
-        str | None,
-        typer.Option("--reading", help="Of the paper's network: whole-vgg or two-extra."),
+        str | None, typer.Option(help="Variant of the paper's network: whole-vgg or two-extra.")
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Show the layers of a network and how many parameters it has.
+    """List the networks, or the layers and parameters of one.
 
     Examples:
 
@@ -46,8 +37,8 @@ def network(
     from rich.console import Console
 
     from cosen.networks import NETWORKS, build_network, find_network
-    from cosen.networks.paper import PAPER_PARAMETERS
-    from cosen.networks.summary import layer_table, table_totals
+    from cosen.networks.layer_table import layer_table, table_totals
+    from cosen.networks.vgg import PAPER_PARAMETERS
 
     if name is None:
         if json_:
@@ -67,7 +58,7 @@ def network(
     else:
         side = entry.image_size if size is None else size
         shape = (channels, side, side)
-    with torch.device("meta"):  # shapes without values: no memory, no time
+    with torch.device("meta"):  # shapes only
         built = build_network(name, num_classes=classes, channels=channels, **options)
     rows = layer_table(built, shape)
     totals = table_totals(rows)
@@ -84,25 +75,17 @@ def network(
         }
         typer.echo(json.dumps(plain, indent=2))
         return
-    _print_layers(rows, shape, Console(highlight=False))
+    table = plain_table("layer", "kind", "output", "parameters", right_from=2)
+    table.add_row("", "input", _shape_text(shape), "")
+    for row in rows:
+        parameters = f"{row.parameters:,}" if row.parameters else ""
+        table.add_row(row.name, row.kind, _shape_text(row.output_shape), parameters)
+    Console(highlight=False).print(table)
     line = f"{totals.weight_layers} weight layers, {totals.parameters:,} parameters"
     if paper:
         line += f" (the paper: 18 weight layers, about {paper // 10**6} million)"
     typer.echo(line)
 
 
-def _print_layers(rows: "list[LayerRow]", shape: tuple[int, ...], console: "Console") -> None:
-    from rich.table import Table
-
-    table = Table("layer", "kind", box=None, pad_edge=False)
-    table.add_column("output", justify="right")
-    table.add_column("parameters", justify="right")
-    table.add_row("", "input", _written(shape), "")
-    for row in rows:
-        parameters = f"{row.parameters:,}" if row.parameters else ""
-        table.add_row(row.name, row.kind, _written(row.output_shape), parameters)
-    console.print(table)
-
-
-def _written(shape: tuple[int, ...] | None) -> str:
-    return "did not run" if shape is None else " x ".join(str(side) for side in shape)
+def _shape_text(shape: tuple[int, ...] | None) -> str:
+    return "did not run" if shape is None else " x ".join(map(str, shape))

@@ -1,36 +1,98 @@
-"""How far one method is from another on the same samples, and how sure that is.
+"""Statistics over seeds: means, and the difference of two methods on the same samples.
 
-Every objective is a weighted mean of scores of single samples, so two methods that were tested on
-the same samples can be compared sample by sample: what is hard for both cancels out.
+Every objective is a weighted mean of the scores of single samples. Two methods that were tested on
+the same samples are compared sample by sample, so that samples that are hard for both cancel out.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cosen.errors import InputError
+if TYPE_CHECKING:  # torch is slow to import, and a list of tables does without it
+    from torch import Tensor
 
-Objective = Literal["overall", "balanced"] | NDArray[np.floating[Any]]
-"""As ``cosen.costs.Objective``, in NumPy: an array is an expert's misclassification costs ξ′."""
+    from cosen.costs import Objective
 
 DRAWS = 2000
-LEVEL = 0.95
+"""Number of bootstrap draws."""
 
-LEAST = 5
-"""Classes with fewer samples are drawn from together: alone they would show no variation."""
+LEVEL = 0.95
+"""Share of the draws inside an interval."""
+
+SMALL_CLASS = 5
+"""Classes with fewer samples are resampled together: alone they would show no variation."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over seeds.
+
+    Attributes:
+        mean: The mean.
+        deviation: The standard deviation over seeds; None with one seed.
+        count: The number of seeds.
+    """
+
+    mean: float
+    deviation: float | None
+    count: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Spread | None":
+        """Compute the mean and the standard deviation; None if there are no values.
+
+        Example:
+            >>> Spread.of([0.25, 0.75])
+            Spread(mean=0.5, deviation=0.3535..., count=2)
+        """
+        found = list(values)
+        if not found:
+            return None
+        return cls(fmean(found), stdev(found) if len(found) > 1 else None, len(found))
+
+    @property
+    def half_interval(self) -> float | None:
+        """Half the 95 % interval of the mean by Student's t; None with one seed.
+
+        It is much wider than two standard errors if seeds are few: 12.7 with two, 4.3 with three.
+        """
+        from scipy.stats import t  # type: ignore[import-untyped]
+
+        if self.deviation is None:
+            return None
+        quantile = float(t.ppf((1 + LEVEL) / 2, self.count - 1))
+        return quantile * self.deviation / math.sqrt(self.count)
+
+    def against(self, number: float) -> Literal["below", "within", "above"] | None:
+        """Compare the 95 % interval of the mean with a number; None with one seed.
+
+        Example:
+            >>> Spread.of([1.0, 2.0, 3.0]).against(4.4)  # 2 ± 2.48
+            'within'
+            >>> Spread.of([1.0, 2.0, 3.0]).against(4.5)
+            'below'
+        """
+        half = self.half_interval
+        if half is None:
+            return None
+        if abs(self.mean - number) <= half + 1e-9:
+            return "within"
+        return "above" if self.mean > number else "below"
 
 
 @dataclass(frozen=True)
 class Change:
-    """How much higher the mean score of one method is than that of another.
+    """The mean score of one method minus that of another.
 
     Attributes:
-        mean: As measured.
-        low: The lower end of the interval.
-        high: The upper end.
+        mean: The measured difference.
+        low: The lower end of its interval.
+        high: The upper end of its interval.
     """
 
     mean: float
@@ -39,181 +101,111 @@ class Change:
 
     @property
     def within_noise(self) -> bool:
-        """Whether zero is inside the interval, so that there may be no difference at all."""
+        """Whether zero is inside the interval, so that there may be no difference."""
         return self.low <= 0 <= self.high
 
 
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """What two methods score on the same samples, in the same order.
-
-    Attributes:
-        first: The scores of the one, higher is better, shape ``(n,)``.
-        second: The scores of the other, shape ``(n,)``.
-        classes: The true classes, shape ``(n,)``.
-        weights: What each sample counts, in all 1, shape ``(n,)``.
-    """
-
-    first: NDArray[np.float64]
-    second: NDArray[np.float64]
-    classes: NDArray[np.int64]
-    weights: NDArray[np.float64]
-
-    def __post_init__(self) -> None:
-        shapes = {array.shape for array in (self.first, self.second, self.classes, self.weights)}
-        if len(shapes) > 1 or self.first.ndim != 1 or not len(self.first):
-            raise InputError(
-                "a pair needs scores, classes and weights of the same samples, at least one, "
-                f"but has the shapes {', '.join(map(str, sorted(shapes)))}"
-            )
-        if not np.isclose(self.weights.sum(), 1):
-            raise InputError(f"weights must sum to 1, but sum to {self.weights.sum():g}")
+class Predictions(Protocol):
+    """The predictions of one run: names of the samples, true and predicted classes ``(n,)``."""
 
     @property
-    def terms(self) -> NDArray[np.float64]:
-        """What each sample adds to the difference, shape ``(n,)``."""
-        return self.weights * (self.first - self.second)
-
-
-def make_pair(
-    target: NDArray[np.int64],
-    first: NDArray[np.int64],
-    second: NDArray[np.int64],
-    objective: Objective,
-) -> Pair:
-    """The scores of two methods under an objective.
-
-    Args:
-        target: True classes, shape ``(n,)``.
-        first: The classes that the one method gives, shape ``(n,)``.
-        second: The classes that the other gives, shape ``(n,)``.
-        objective: What is scored.
-    """
-    return Pair(
-        first=sample_scores(target, first, objective),
-        second=sample_scores(target, second, objective),
-        classes=target,
-        weights=sample_weights(target, objective),
-    )
-
-
-def sample_scores(
-    target: NDArray[np.int64], predicted: NDArray[np.int64], objective: Objective
-) -> NDArray[np.float64]:
-    """What each sample scores, shape ``(n,)``: 1 or 0, or minus its share of the largest cost.
-
-    The weighted mean is 1 - E for ``"overall"`` and ``"balanced"`` and -E for an expert's costs,
-    with E of :func:`cosen.costs.validation_error`.
-
-    Example:
-        >>> target, predicted = np.array([0, 0, 1]), np.array([0, 1, 0])
-        >>> sample_scores(target, predicted, np.array([[0.0, 1.0], [4.0, 0.0]]))
-        array([-0.  , -0.25, -1.  ])
-    """
-    if isinstance(objective, np.ndarray):
-        costs = objective.astype(np.float64)
-        return np.asarray(-costs[target, predicted] / costs.max())
-    if objective not in ("overall", "balanced"):
-        raise InputError(
-            f"objective must be 'overall', 'balanced' or a matrix of costs, but is {objective!r}"
-        )
-    return np.asarray(target == predicted, dtype=np.float64)
-
-
-def sample_weights(target: NDArray[np.int64], objective: Objective) -> NDArray[np.float64]:
-    """What each sample counts, in all 1, shape ``(n,)``.
-
-    Samples count the same; under ``"balanced"`` the classes that are present do.
-
-    Example:
-        >>> sample_weights(np.array([0, 0, 2]), "balanced")
-        array([0.25, 0.25, 0.5 ])
-    """
-    if isinstance(objective, str) and objective == "balanced":
-        present, place, counts = np.unique(target, return_inverse=True, return_counts=True)
-        return np.asarray(1.0 / (len(present) * counts[place]))
-    return np.full(len(target), 1 / len(target))
+    def names(self) -> Sequence[str]: ...
+    @property
+    def target(self) -> "NDArray[np.int64] | Tensor": ...
+    @property
+    def predicted(self) -> "NDArray[np.int64] | Tensor": ...
 
 
 def paired_change(
-    pairs: Sequence[Pair],
-    *,
-    draws: int = DRAWS,
-    level: float = LEVEL,
-    seed: int = 0,
-    same_samples: bool = False,
+    first: Sequence[Predictions], second: Sequence[Predictions], objective: "Objective"
 ) -> Change:
-    """How much higher the first method scores, with its bootstrap interval (percentiles).
+    """Compute how much better the first method is, with a 95 % bootstrap interval.
 
-    In each draw seeds are drawn with replacement, in each of them samples are drawn with
-    replacement within each class, the same for both methods, and the differences of the weighted
-    means are averaged over the drawn seeds. Classes with fewer than ``LEAST`` samples are drawn
-    from together (collapsed strata): a class of one sample would always give the same.
+    Each draw resamples seeds with replacement. In each of them it resamples samples with
+    replacement within each class, the same for both methods. The draw is the difference of the
+    weighted mean scores, averaged over the drawn seeds. Classes with fewer than ``SMALL_CLASS``
+    samples are resampled together (collapsed strata). If all seeds have the same samples (an
+    official test set), each draw uses the same samples in every seed, because luck with samples
+    does not average out over seeds then.
 
-    The interval covers which samples happened to be tested on, given how many there are of each
-    class, and which seeds (splits, weights, orders) the runs happened to have. It does not cover:
+    The interval covers the choice of test samples, given the size of each class, and the choice of
+    seeds (splits, initial weights, orders). It does not cover:
 
-    - seeds well, where they are few: of three that differ more than their samples do, 95 %
-      intervals hold the truth some seven times in ten; one seed covers the samples alone;
-    - samples that hang together (images of one patient), or that are in the test sets of some but
-      not all seeds: they count as independent;
-    - that several methods are compared: there is no correction, so of 20 methods that are no
-      better than another, one is expected to look better or worse.
+    - Few seeds: if three seeds differ more than their samples do, a 95 % interval contains the
+      true value about 70 % of the time. With one seed it covers the samples only.
+    - Dependent samples, such as images of one patient, or samples in the test sets of some but not
+      all seeds. They count as independent.
+    - Several methods: there is no correction. Of 20 methods that are equal to the baseline, one is
+      expected to look better or worse.
 
     Args:
-        pairs: For each seed the scores of both methods.
-        draws: How often to draw.
-        level: The share of the draws that the interval holds.
-        seed: Of the draws; the same seed gives the same interval.
-        same_samples: Whether the samples of all seeds are the same in the same order, as those of
-            an official test set. Then the same are drawn in every seed, as luck with them does
-            not average out over seeds.
+        first: The predictions of the first method, for each seed.
+        second: The predictions of the second method, for the same seeds and samples.
+        objective: What is compared. The score of a sample is 1 or 0; with misclassification costs
+            it is minus its share of the largest cost.
+    """
+    classes = [np.asarray(run.target) for run in first]
+    terms = [
+        sample_weights(target, objective)
+        * (
+            sample_scores(target, np.asarray(one.predicted), objective)
+            - sample_scores(target, np.asarray(other.predicted), objective)
+        )
+        for target, one, other in zip(classes, first, second, strict=True)
+    ]
+    generator = np.random.default_rng(0)
+    seeds = len(first)
+    if all(run.names == first[0].names for run in first):
+        drawn_seeds = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=DRAWS) / seeds
+        sums = _resample(np.stack(terms, axis=1), classes[0], DRAWS, generator)  # (seeds, draws)
+        drawn = (sums.T * drawn_seeds).sum(1)
+    else:
+        numbers = generator.integers(seeds, size=(DRAWS, seeds))
+        differences = np.empty(numbers.shape)
+        for number in range(seeds):
+            here = numbers == number
+            own = _resample(terms[number][:, None], classes[number], here.sum(), generator)
+            differences[here] = own[0]
+        drawn = differences.mean(1)
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Change(float(np.mean([own.sum() for own in terms])), float(low), float(high))
+
+
+def sample_scores(
+    target: NDArray[np.int64], predicted: NDArray[np.int64], objective: "Objective"
+) -> NDArray[np.float64]:
+    """Score each sample, shape ``(n,)``: 1 or 0, or minus its share of the largest cost.
+
+    With E of :func:`cosen.costs.validation_error`, the weighted mean is 1 - E for ``"overall"`` and
+    ``"balanced"``, and -E for misclassification costs.
 
     Example:
-        >>> right, wrong = np.ones(50), np.repeat([0.0, 1.0], [10, 40])
-        >>> pair = Pair(right, wrong, np.zeros(50, int), np.full(50, 0.02))
-        >>> change = paired_change([pair])
-        >>> f"{change.mean:.2f}, {change.low:.2f} to {change.high:.2f}", change.within_noise
-        ('0.20, 0.08 to 0.32', False)
+        >>> import torch
+        >>> from cosen.costs import Objective
+        >>> target, predicted = np.array([0, 0, 1]), np.array([0, 1, 0])
+        >>> sample_scores(target, predicted, Objective.of([[0, 1], [4, 0]]))
+        array([-0.  , -0.25, -1.  ])
     """
-    if not pairs:
-        raise InputError("paired_change needs the scores of at least one seed")
-    if draws < 1 or not 0 < level < 1:
-        raise InputError(
-            f"draws must be at least 1 and level between 0 and 1, but are {draws} and {level}"
-        )
-    generator = np.random.default_rng(seed)
-    if same_samples:
-        drawn = _draw_same_samples(pairs, draws, generator)
-    else:
-        drawn = _draw_own_samples(pairs, draws, generator)
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    mean = np.mean([pair.terms.sum() for pair in pairs])
-    return Change(float(mean), float(low), float(high))
+    if objective.misclassification_costs is not None:
+        costs = objective.misclassification_costs.double().numpy()
+        return np.asarray(-costs[target, predicted] / costs.max())
+    return np.asarray(target == predicted, dtype=np.float64)
 
 
-def _draw_own_samples(
-    pairs: Sequence[Pair], draws: int, generator: np.random.Generator
-) -> NDArray[np.float64]:
-    """A mean difference for each draw, ``(draws,)``, every drawn seed with samples of its own."""
-    seeds = generator.integers(len(pairs), size=(draws, len(pairs)))
-    differences = np.empty(seeds.shape)
-    for number, pair in enumerate(pairs):
-        here = seeds == number
-        differences[here] = _resample(pair.terms[:, None], pair.classes, here.sum(), generator)[0]
-    return np.asarray(differences.mean(1))
+def sample_weights(target: NDArray[np.int64], objective: "Objective") -> NDArray[np.float64]:
+    """Weigh each sample, shape ``(n,)``, with a sum of 1.
 
+    Under ``"balanced"`` all classes in ``target`` have the same weight, else all samples.
 
-def _draw_same_samples(
-    pairs: Sequence[Pair], draws: int, generator: np.random.Generator
-) -> NDArray[np.float64]:
-    """A mean difference for each draw, ``(draws,)``, all drawn seeds with the same samples."""
-    if any(not np.array_equal(pair.classes, pairs[0].classes) for pair in pairs):
-        raise InputError("same_samples needs the same samples for all seeds, but classes differ")
-    terms = np.stack([pair.terms for pair in pairs], axis=1)  # (n, seeds)
-    share = np.full(len(pairs), 1 / len(pairs))
-    seeds = generator.multinomial(len(pairs), share, size=draws) / len(pairs)  # (draws, seeds)
-    return np.asarray((_resample(terms, pairs[0].classes, draws, generator).T * seeds).sum(1))
+    Example:
+        >>> from cosen.costs import Objective
+        >>> sample_weights(np.array([0, 0, 2]), Objective.of("balanced"))
+        array([0.25, 0.25, 0.5 ])
+    """
+    if objective.name == "balanced":
+        present, place, counts = np.unique(target, return_inverse=True, return_counts=True)
+        return np.asarray(1.0 / (len(present) * counts[place]))
+    return np.full(len(target), 1 / len(target))
 
 
 def _resample(
@@ -222,10 +214,10 @@ def _resample(
     draws: int,
     generator: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """The sums of the terms of drawn samples, from ``(n, seeds)`` to ``(seeds, draws)``.
+    """Sum the terms of resampled samples, from ``(n, seeds)`` to ``(seeds, draws)``.
 
-    Few samples of a stratum differ in their terms, so instead of samples the numbers of samples
-    with each term are drawn.
+    Most samples of a stratum have equal terms. So this draws how many samples have each distinct
+    term, instead of single samples.
     """
     sums = np.zeros((terms.shape[1], draws))
     for rows in _strata(classes):
@@ -235,7 +227,7 @@ def _resample(
         if len(distinct) == 1:
             sums += len(rows) * distinct.T
             continue
-        # whatever their signs, so that swapped methods have the same draws; rare ones are fastest
+        # Not sorted by sign, so that swapped methods get the same draws. Rare terms are fastest.
         order = np.lexsort((first, counts))
         distinct, counts = distinct[order], counts[order]
         drawn = generator.multinomial(len(rows), counts / len(rows), size=draws)
@@ -244,10 +236,10 @@ def _resample(
 
 
 def _strata(classes: NDArray[np.int64]) -> list[NDArray[np.intp]]:
-    """The samples of each class; those of classes with fewer than ``LEAST`` are put together."""
+    """Return the samples of each class; small classes form one stratum together."""
     _, place, counts = np.unique(classes, return_inverse=True, return_counts=True)
-    small = counts < LEAST
-    if 0 < counts[small].sum() < LEAST and not small.all():
+    small = counts < SMALL_CLASS
+    if 0 < counts[small].sum() < SMALL_CLASS and not small.all():
         small[np.argmin(np.where(small, counts.max() + 1, counts))] = True
     stratum = np.where(small, -1, np.arange(len(counts)))[place]
     return [np.flatnonzero(stratum == label) for label in np.unique(stratum)]

@@ -1,46 +1,45 @@
-"""Which method to take, in one sentence: chosen on validation, with what test says of it after.
+"""The choice of a method: made on validation images, then checked on test images.
 
-Test takes no part in the choice, so what it says of the chosen method is not flattered by the
-choosing. (Validation is: it also chose the epoch that each run kept.)
+Test images are not used to choose, so the test result of the chosen method is not biased by the
+choice. The validation result is: validation images also choose the epoch that each run keeps.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 from cosen.comparing.bootstrap import LEVEL, Change
-from cosen.comparing.leaderboard import FinishedRun, PartName, Runs, compare_runs, read_grid
-from cosen.comparing.leaderboard_table import Measure
+from cosen.comparing.leaderboard import FinishedRun, Grid, PartName, compare_runs
+from cosen.comparing.leaderboard_table import format_change, format_error
 from cosen.costs import Objective
+from cosen.training.records import Record
 
-MOST_NAMED = 3
-"""Of more names than these the others are only counted."""
+MAX_NAMES = 3
+"""A longer list of names is cut, and the rest is counted."""
 
-MANY = 10
-"""Of more methods than these the reader is told that one may win by chance."""
+MANY_METHODS = 10
+"""With more methods, a caveat says that one may win by chance."""
 
-SAME = 12
-"""Decimals of an error that count in comparing: what is beyond is rounding."""
-
-_ON_TEST = "On test, which had no part in the choice,"
+ERROR_DECIMALS = 12
+"""Errors that are equal to this many decimals are equal: the rest is rounding."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The method to take.
+class Choice(Record):
+    """``choice.json``: the method to use.
 
     Attributes:
-        method: Its name; None where no run finished.
-        sentence: The choice with its reason, then what test says.
-        challenger: The method that was held against the baseline: the one chosen, or the best of
-            the others where it is the baseline; None where there is nothing to compare.
-        validation: How much better the challenger is than the baseline on validation.
-        test: The same on test.
-        within_noise: Other methods that validation cannot tell from the one chosen, best first.
-        seeds: The seeds that all of this rests on.
-        caveats: A sentence for each thing that the reader should know besides.
+        method: Its label; None if no run has finished.
+        sentence: The choice, the reason, and the test result, in a few sentences.
+        challenger: The method that was compared with the baseline: the chosen one, or the best
+            other method if the baseline was chosen. None if there is nothing to compare.
+        validation: How much better the challenger is than the baseline on validation images.
+        test: The same on test images.
+        within_noise: Methods whose difference to the chosen one is within noise on validation
+            images, the best first.
+        seeds: The seeds that were compared.
+        caveats: What else the reader should know, one sentence each.
     """
+
+    FILE = "choice.json"
 
     method: str | None
     sentence: str
@@ -51,229 +50,143 @@ class Choice:
     seeds: tuple[int, ...] = ()
     caveats: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+    def __str__(self) -> str:
+        return " ".join([self.sentence, *self.caveats])
 
 
-def choose(runs: Runs, *, objective: Objective, baseline: str = "baseline") -> Choice:
-    """Choose a method by its validation samples, over all seeds.
+def choose(grid: Grid, *, objective: Objective, baseline: str = "baseline") -> Choice:
+    """Choose a method by its validation images, over all seeds.
 
-    It is the one of least mean error among those that are better than the baseline beyond noise
-    (their bootstrap interval lies above zero), and the baseline where there is none. Of equals the
-    baseline is taken, else the one that the comparison names first. What counts are the seeds of
-    the baseline, and the methods that have them all: errors on different splits cannot be compared.
-
-    Args:
-        runs: The finished runs of each method, by seed.
-        objective: What is compared.
-        baseline: The method to stay with unless another is better, if it is among them.
-    """
-    grid = {method: by_seed for method, by_seed in read_grid(runs).items() if by_seed}
-    if not grid:
-        return Choice(None, "No run finished, so there is nothing to choose from.")
-    contest = _Contest(grid, objective, baseline)
-    if len(contest.ranked) == 1:
-        return _only_one(contest)
-    return _against_baseline(contest) if baseline in grid else _without_baseline(contest)
-
-
-class _Contest:
-    """The methods that can be compared, and their numbers.
+    The choice is the method with the lowest mean error among those that are better than the
+    baseline beyond noise (the bootstrap interval is above zero), or the baseline if there is none.
+    If errors are equal, the baseline comes first, then the order of the grid. Only the seeds of the
+    baseline count, and only methods that have them all: errors on different splits cannot be
+    compared.
 
     Args:
-        grid: The finished runs of each method, by seed; no method is without.
+        grid: The finished runs, from :func:`cosen.comparing.leaderboard.read_grid`.
         objective: What is compared.
-        baseline: The method to stay with, if it is among them.
+        baseline: The method to keep unless another is better, if it has a finished run.
     """
+    finished = {method: by_seed for method, by_seed in grid.items() if by_seed}
+    if not finished:
+        return Choice(method=None, sentence="No run has finished, so there is no choice.")
+    seeds = tuple(finished.get(baseline) or max(finished.values(), key=len))
+    runs = {
+        method: {seed: by_seed[seed] for seed in seeds}
+        for method, by_seed in finished.items()
+        if set(seeds) <= set(by_seed)
+    }
 
-    def __init__(
-        self, grid: dict[str, dict[int, FinishedRun]], objective: Objective, baseline: str
-    ) -> None:
-        with_most = max(grid.values(), key=len)
-        self.seeds = tuple(grid.get(baseline, with_most))
-        self.runs = {
-            method: {seed: by_seed[seed] for seed in self.seeds}
-            for method, by_seed in grid.items()
-            if set(self.seeds) <= set(by_seed)
-        }
-        self.left_out = [method for method in grid if method not in self.runs]
-        self.objective = objective
-        self.baseline = baseline
-        self.measure = Measure.of(objective)
-        self.ranked = sorted(self.runs, key=self._rank)
+    def rank(method: str) -> tuple[float, bool]:
+        error = _mean_error(runs[method], "val", objective)
+        return round(error, ERROR_DECIMALS), method != baseline
 
-    def error(self, method: str, part: PartName) -> float:
-        """The mean over seeds."""
-        runs = self.runs[method].values()
-        return fmean(getattr(run, part).error(self.objective) for run in runs)
+    def compare(method: str, other: str, part: PartName) -> Change:
+        return compare_runs(runs[method], runs[other], part=part, objective=objective)
 
-    def change(self, method: str, other: str, part: PartName) -> Change:
-        """How much better the one is than the other."""
-        return compare_runs(
-            self.runs[method], self.runs[other], part=part, objective=self.objective
+    ranked = sorted(runs, key=rank)
+    others = [method for method in ranked if method != baseline]
+    gains = {method: compare(method, baseline, "val") for method in others if baseline in runs}
+    better = [method for method, gain in gains.items() if gain.low > 0]
+    challenger = next(iter(better or gains), None)
+    chosen = better[0] if better else baseline if baseline in runs else ranked[0]
+    near = [
+        method
+        for method in ranked
+        if method != chosen and compare(chosen, method, "val").within_noise
+    ]
+    test = compare(challenger, baseline, "test") if challenger else None
+
+    def number(method: str, part: PartName) -> str:
+        text = format_error(_mean_error(runs[method], part, objective), objective.largest_cost)
+        return text if objective.largest_cost is not None else f"{text} %"
+
+    def against_baseline(part: PartName, change: Change) -> str:
+        mean, low, high = format_change(change, objective.largest_cost)
+        return (
+            f"{number(challenger or chosen, part)}, {baseline} {number(baseline, part)} "
+            f"({mean}, {100 * LEVEL:.0f} % interval {low} to {high})"
         )
 
-    def near(self, chosen: str) -> tuple[str, ...]:
-        """The others within noise of the one chosen, best first."""
-        others = [method for method in self.ranked if method != chosen]
-        return tuple(m for m in others if self.change(chosen, m, "val").within_noise)
-
-    def classes_without_validation(self) -> list[str]:
-        """Classes with no validation sample in any seed."""
-        runs = list(self.runs[self.ranked[0]].values())
-        present = {label for run in runs for label in run.val.target.tolist()}
-        return [name for label, name in enumerate(runs[0].class_names) if label not in present]
-
-    def _rank(self, method: str) -> tuple[float, bool]:
-        return round(self.error(method, "val"), SAME), method != self.baseline
-
-
-def _against_baseline(contest: _Contest) -> Choice:
-    baseline = contest.baseline
-    others = [method for method in contest.ranked if method != baseline]
-    gains = {method: contest.change(method, baseline, "val") for method in others}
-    better = [method for method in others if gains[method].low > 0]
-    challenger = (better or others)[0]
-    chosen = challenger if better else baseline
-    near = contest.near(chosen)
-    gain, test = gains[challenger], contest.change(challenger, baseline, "test")
-    words = _Words(contest)
-    named = words.called(baseline)
-    goal = contest.measure.name
-    if better:
-        sentences = (
-            f"For {goal} the choice is {chosen}: {words.a_figure(chosen, 'val')} on validation "
-            f"against {words.number(baseline, 'val')} for {named} {words.interval(gain)}"
-            f"{_said_of_near(near)}. {_ON_TEST} it has {words.a_figure(chosen, 'test')} against "
-            f"{words.number(baseline, 'test')} {words.interval(test)}{_verdict(test)}."
+    sentence = f"Choice for {objective.label}: {chosen}."
+    within = f" Within noise of it: {_listed(near)}." if near else ""
+    on_test = "On test images, which were not used to choose:"
+    if len(runs) == 1:
+        sentence = (
+            f"Only {chosen} has finished all seeds, so there is nothing to compare. "
+            f"Its {objective.label}: {number(chosen, 'val')} on validation images, "
+            f"{number(chosen, 'test')} on test images."
         )
-    elif contest.ranked[0] == baseline:
-        sentences = (
-            f"For {goal} the choice is {named}: no other method is better than its "
-            f"{words.figure(baseline, 'val')} on validation{_said_of_near(near)}. "
-            f"{_ON_TEST} it has {words.a_figure(baseline, 'test')}."
+    elif challenger is None or test is None:
+        sentence += (
+            f" It is the best of {len(runs)} methods on validation images: "
+            f"{number(chosen, 'val')}.{within} There is no baseline to compare with. "
+            f"{on_test} {number(chosen, 'test')}."
+        )
+    elif chosen == ranked[0] == baseline:
+        sentence += (
+            f" No other method is better on validation images: {number(chosen, 'val')}.{within} "
+            f"{on_test} {number(chosen, 'test')}."
+        )
+    elif chosen == baseline:
+        sentence += (
+            f" No method is better beyond noise. The best on validation images is {challenger}: "
+            f"{against_baseline('val', gains[challenger])}. "
+            f"{on_test} {against_baseline('test', test)}. {_verdict(test)}"
         )
     else:
-        sentences = (
-            f"No method is better than {named} beyond noise, so for {goal} the choice is {named}: "
-            f"the best on validation, {challenger}, has {words.a_figure(challenger, 'val')} "
-            f"against {words.number(baseline, 'val')} {words.interval(gain)}. {_ON_TEST} "
-            f"{challenger} has {words.a_figure(challenger, 'test')} against "
-            f"{words.number(baseline, 'test')} {words.interval(test)}"
-            f"{_verdict(test) or ', which is better beyond noise'}."
+        sentence += (
+            f" On validation images: {against_baseline('val', gains[challenger])}.{within} "
+            f"{on_test} {against_baseline('test', test)}. {_verdict(test)}"
         )
     return Choice(
-        chosen,
-        sentences,
+        method=chosen,
+        sentence=sentence,
         challenger=challenger,
-        validation=gain,
+        validation=gains[challenger] if challenger else None,
         test=test,
-        within_noise=near,
-        seeds=contest.seeds,
-        caveats=_caveats(contest),
+        within_noise=tuple(near),
+        seeds=seeds,
+        caveats=_caveats(runs, seeds, [method for method in finished if method not in runs]),
     )
-
-
-def _without_baseline(contest: _Contest) -> Choice:
-    chosen = contest.ranked[0]
-    near, words = contest.near(chosen), _Words(contest)
-    return Choice(
-        chosen,
-        f"For {contest.measure.name} the choice is {chosen}, with no baseline to compare with: "
-        f"{words.a_figure(chosen, 'val')} on validation, the best of {len(contest.ranked)} methods"
-        f"{_said_of_near(near)}. {_ON_TEST} it has {words.a_figure(chosen, 'test')}.",
-        within_noise=near,
-        seeds=contest.seeds,
-        caveats=_caveats(contest),
-    )
-
-
-def _only_one(contest: _Contest) -> Choice:
-    (method,) = contest.ranked
-    words = _Words(contest)
-    named = words.called(method)
-    alone = (
-        f"No other method has finished runs of all seeds of {named}"
-        if contest.left_out
-        else f"Only {named} has a finished run"
-    )
-    return Choice(
-        method,
-        f"{alone}, so there is nothing to choose between: for {contest.measure.name} it has "
-        f"{words.a_figure(method, 'val')} on validation and {words.number(method, 'test')} on "
-        "test.",
-        seeds=contest.seeds,
-        caveats=_caveats(contest),
-    )
-
-
-class _Words:
-    """The numbers of a contest as words: ``91.2 %``, or ``a mean cost of 0.42``."""
-
-    def __init__(self, contest: _Contest) -> None:
-        self._contest = contest
-        self._measure = contest.measure
-
-    def called(self, method: str) -> str:
-        return "the baseline" if method == "baseline" else method
-
-    def number(self, method: str, part: PartName) -> str:
-        unit = " %" if self._measure.largest_cost is None else ""
-        return self._measure.value(self._contest.error(method, part)) + unit
-
-    def figure(self, method: str, part: PartName) -> str:
-        cost = "" if self._measure.largest_cost is None else "mean cost of "
-        return cost + self.number(method, part)
-
-    def a_figure(self, method: str, part: PartName) -> str:
-        article = "" if self._measure.largest_cost is None else "a "
-        return article + self.figure(method, part)
-
-    def interval(self, change: Change) -> str:
-        mean, low, high = self._measure.change(change)
-        return f"({mean}, {100 * LEVEL:.0f} % interval {low} to {high})"
 
 
 def _verdict(test: Change) -> str:
-    """What test says where it does not confirm; nothing where it does."""
     if test.within_noise:
-        return ", which is within noise"
-    return ", which is worse beyond noise" if test.high < 0 else ""
+        return "This difference is within noise."
+    return "This is better beyond noise." if test.low > 0 else "This is worse beyond noise."
 
 
-def _said_of_near(near: Sequence[str]) -> str:
-    if not near:
-        return ""
-    return f"; {_listed(near)} {'is' if len(near) == 1 else 'are'} within noise of it"
-
-
-def _caveats(contest: _Contest) -> tuple[str, ...]:
+def _caveats(runs: Grid, seeds: Sequence[int], excluded: Sequence[str]) -> tuple[str, ...]:
     caveats = []
-    if len(contest.ranked) > MANY:
+    if len(runs) > MANY_METHODS:
         caveats.append(
-            f"With {len(contest.ranked)} methods compared, one may look better than noise by "
-            "chance: the intervals are not corrected for that."
+            f"{len(runs)} methods were compared: one may look better by chance, because the "
+            "intervals are not corrected for their number."
         )
-    if len(contest.seeds) == 1 and len(contest.ranked) > 1:
-        caveats.append("There is one seed: intervals do not cover how training itself varies.")
-    if absent := contest.classes_without_validation():
-        names = _listed([repr(name) for name in absent])
-        caveats.append(f"Validation has no sample of {names}: the choice leaves such classes out.")
-    if contest.left_out:
-        caveats.append(
-            f"{_listed(contest.left_out)} had no part in the choice: not all seeds have finished."
-        )
+    if len(seeds) == 1 and len(runs) > 1:
+        caveats.append("There is one seed: the intervals ignore how much training runs vary.")
+    of_one_method = list(next(iter(runs.values())).values())
+    present = {label for run in of_one_method for label in run.val.target.tolist()}
+    names = of_one_method[0].record.prepared.class_names
+    if absent := [repr(name) for label, name in enumerate(names) if label not in present]:
+        caveats.append(f"Classes without validation images are ignored: {_listed(absent)}.")
+    if excluded:
+        caveats.append(f"Not considered, because seeds are missing: {_listed(excluded)}.")
     return tuple(caveats)
 
 
+def _mean_error(runs: Mapping[int, FinishedRun], part: PartName, objective: Objective) -> float:
+    return fmean(getattr(run, part).error(objective) for run in runs.values())
+
+
 def _listed(names: Sequence[str]) -> str:
-    """Names as in a sentence.
+    """List a few names, and count the rest.
 
     Example:
-        >>> _listed(["a", "b", "c"]), _listed(["a", "b", "c", "d", "e"])
-        ('a, b and c', 'a, b, c and 2 others')
+        >>> _listed(["a", "b"]), _listed(["a", "b", "c", "d", "e"])
+        ('a, b', 'a, b, c, 2 more')
     """
-    named, others = list(names[:MOST_NAMED]), len(names) - MOST_NAMED
-    if others > 0:
-        named.append("1 other" if others == 1 else f"{others} others")
-    return " and ".join([", ".join(named[:-1])] * (len(named) > 1) + named[-1:])
+    rest = [f"{len(names) - MAX_NAMES} more"] if len(names) > MAX_NAMES else []
+    return ", ".join([*names[:MAX_NAMES], *rest])

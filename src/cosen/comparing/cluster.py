@@ -1,7 +1,10 @@
-"""Jobs on a Ray cluster, whose nodes need cosen, the data at the same place, and no shared files.
+"""Run jobs on a Ray cluster.
 
-A job runs in a temporary folder of its node. The folders that it reads, and what an earlier
-attempt has left, are sent there; what it writes comes back when it ends, well or not.
+The nodes need cosen and the data in the same place as here, but no shared file system. A job runs
+in a temporary folder of its node. The folders it reads, and its own folder from an earlier
+attempt, are sent to the node. Its folder is sent back when the job ends, also when it fails.
+
+Hand-written: Ray does not copy folders, report progress, or wait for jobs by name.
 """
 
 import logging
@@ -10,21 +13,22 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from zipfile import BadZipFile, ZipFile
 
-from cosen.comparing.jobs import Job, Listener, News, Outcome, Schedule, carry_out, reason_for
-from cosen.comparing.processes import limit_threads, usable_cores
-from cosen.comparing.shipping import pack, unpack
-from cosen.errors import CosenError, InputError, RunError
+from cosen.comparing.jobs import Job, Message, Outcome, Schedule, reason_for, run_job
+from cosen.comparing.processes import thread_variables, usable_cores
+from cosen.errors import DataError, InputError, RunError
 
-LAST_STARTED = Path("/tmp/ray/ray_current_cluster")  # where Ray itself looks for "auto"
-NEWS_SECONDS = 0.5  # between two looks for progress
+LAST_STARTED = Path("/tmp/ray/ray_current_cluster")  # where Ray itself looks up "auto"
+POLL_SECONDS = 0.5  # between two checks for messages
 CONNECT_SECONDS = 10.0  # for a cluster to answer
-GRACE_SECONDS = 3.0  # for a job to end before it is killed
+CANCEL_SECONDS = 3.0  # for a cancelled job to end before it is killed
 
 
 def run_on_ray(
@@ -36,48 +40,68 @@ def run_on_ray(
 ) -> list[Outcome]:
     """Run jobs on a Ray cluster, each on one core.
 
-    A job that fails, or whose node dies, fails alone, with those that wait for it.
+    If a job fails or its node dies, the jobs that depend on it fail too; all others run.
 
     Args:
-        jobs: What to do.
-        address: ``local`` for a Ray of its own on this machine; else as ``ray.init`` takes it,
-            such as ``auto``, ``host:port`` or ``ray://host:port``.
-        on_progress: Told a job's name, done and total, about twice a second; in this process.
-        on_outcome: Told how each job ended; in this process.
+        jobs: The jobs to run.
+        address: ``local`` to start Ray on this machine, or an address for ``ray.init``, such as
+            ``auto``, ``host:port`` or ``ray://host:port``.
+        on_progress: Callback for progress, about twice a second: name of the job, done, total.
+        on_outcome: Callback for the outcome of each job.
 
     Returns:
-        How each job ended, in the order given.
+        The outcomes, in the order of the jobs.
     """
-    schedule, listener = Schedule(jobs, on_outcome), Listener(on_progress)
+    schedule = Schedule(jobs, on_progress, on_outcome)
     with _connected(address) as ray:
-        grid = _Grid(ray)
+        from ray.util.queue import Queue
+
+        messages = Queue(actor_options={"num_cpus": 0, "max_restarts": -1})
+        environment = {"env_vars": thread_variables(1)}
+        run = ray.remote(num_cpus=1, max_retries=0, runtime_env=environment)(_run_on_node)
+        running: dict[Any, Job] = {}  # by reference to the future result
         try:
             while not schedule.is_over:
-                grid.submit(schedule)
-                grid.listen(schedule, listener)
+                # Two jobs per core keep the cores busy; more would fill the memory with folders.
+                limit = max(2, 2 * int(ray.cluster_resources().get("CPU", 0)))
+                while len(running) < limit and (job := schedule.next_job()) is not None:
+                    try:
+                        out = pack(job.out) if job.out.exists() else None
+                        reads = [pack(folder) for folder in job.reads]
+                    except (DataError, OSError) as error:
+                        schedule.handle(job.name, Outcome(job.name, reason_for(error)))
+                    else:
+                        running[run.remote(job, out, reads, messages)] = job
+                with redirect_stdout(sys.stderr):  # Ray prints to stdout when a process dies
+                    ended, _ = ray.wait(list(running), timeout=POLL_SECONDS) if running else ([], 0)
+                with suppress(ray.exceptions.RayError):  # the queue's node died; Ray restarts it
+                    for name, message in messages.get_nowait_batch(messages.qsize()):
+                        schedule.handle(name, message)
+                for reference in ended:
+                    job = running.pop(reference)
+                    reason = _fetch_result(ray, reference, job)
+                    schedule.handle(job.name, Outcome(job.name, reason))
         finally:
-            grid.cancel()
+            _cancel(ray, list(running))
     return schedule.outcomes
 
 
 @contextmanager
 def _connected(address: str) -> Iterator[Any]:
-    """The module ``ray``, connected; as before afterwards."""
+    """Connect to Ray, yield the module ``ray``, and disconnect."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
         import ray
     except ImportError as error:
-        raise InputError(
-            "running on a cluster needs Ray, which is not installed: pip install ray"
-        ) from error
-    if ray.is_initialized():  # by the program that called: it stays as it is
+        raise InputError("a cluster needs Ray, which is not installed: pip install ray") from error
+    if ray.is_initialized():  # by the calling program: keep its connection
         yield ray
         return
-    # At least two at once, so that one long job does not hold up the rest.
+    # At least two jobs at once, so that one long job does not block the others.
     own: dict[str, Any] = {"num_cpus": max(2, usable_cores()), "include_dashboard": False}
     try:
         try:
-            _check_that_someone_answers(address)
+            _check_reachable(address)
             ray.init(
                 address=address,
                 log_to_driver=False,
@@ -94,128 +118,64 @@ def _connected(address: str) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _check_that_someone_answers(address: str) -> None:
-    """Raise at once where nobody does: Ray itself would try for many minutes."""
+def _check_reachable(address: str) -> None:
+    """Raise OSError if nothing answers at an address: Ray would try for many minutes."""
     if address == "auto":
-        address = os.environ.get("RAY_ADDRESS", "") or _started_here() or address
+        address = os.environ.get("RAY_ADDRESS", "")
+        with suppress(OSError):
+            address = address or LAST_STARTED.read_text(encoding="utf-8").strip()
     place = urlsplit(address if "://" in address else f"//{address}")
     if place.hostname and place.port:
         socket.create_connection((place.hostname, place.port), timeout=CONNECT_SECONDS).close()
 
 
-def _started_here() -> str:
-    """The address that ``ray start`` noted on this machine, perhaps long ago."""
-    try:
-        return LAST_STARTED.read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
-
-
-@dataclass(frozen=True)
-class _Return:
-    """What comes back from a node."""
-
+def _fetch_result(ray: Any, reference: Any, job: Job) -> str | None:
+    """Write the folder of a job that has ended; return the reason if it failed."""
     reason: str | None
-    out: bytes | None
+    errors = ray.exceptions
+    try:
+        reason, out = ray.get(reference)
+        if out is not None:
+            unpack(out, job.out)
+    except errors.OutOfMemoryError:
+        return "its process was ended, because its node ran out of memory"
+    except errors.WorkerCrashedError:
+        return "its process on the cluster died, perhaps because memory ran out"
+    except errors.RayTaskError as error:
+        return reason_for(error.cause)
+    except (errors.RayError, DataError, RunError) as error:
+        return reason_for(error)
+    return reason
 
 
-class _Mailbox:
-    """Lives on the cluster; jobs put their news in, the driver takes them out."""
-
-    def __init__(self) -> None:
-        self._news: list[tuple[str, News]] = []
-
-    def put(self, name: str, news: News) -> None:
-        self._news.append((name, news))
-
-    def take(self) -> list[tuple[str, News]]:
-        news, self._news = self._news, []
-        return news
+def _cancel(ray: Any, references: list[Any]) -> None:
+    """Cancel jobs; first without force, so that they delete their temporary folders."""
+    for reference in references:
+        ray.cancel(reference)
+    if references:
+        count = len(references)
+        _, references = ray.wait(references, num_returns=count, timeout=CANCEL_SECONDS)
+    for reference in references:
+        ray.cancel(reference, force=True)
 
 
-class _Grid:
-    """The jobs on the cluster, as the driver sees them."""
+def _run_on_node(
+    job: Job, out: bytes | None, reads: list[bytes], messages: Any
+) -> tuple[str | None, bytes | None]:
+    """Run a job on a node of the cluster; return the reason if it fails, and its folder."""
+    import torch
+    from ray.exceptions import RayError
 
-    def __init__(self, ray: Any) -> None:
-        self._ray = ray
-        self._mailbox = ray.remote(num_cpus=0, max_restarts=-1)(_Mailbox).remote()
-        self._do = ray.remote(num_cpus=1, max_retries=0)(_do_on_node)
-        self._jobs: dict[Any, Job] = {}  # by the reference to what they will return
+    torch.set_num_threads(1)
+    reason: str | None = None
 
-    def submit(self, schedule: Schedule) -> None:
-        """Send jobs that could start: two for each core, so that none is idle meanwhile.
-
-        More would fill the memory with folders; and with fewer no cluster would grow.
-        """
-        if not schedule.ready():
-            return
-        room = max(2, 2 * int(self._ray.cluster_resources().get("CPU", 0)))
-        while len(self._jobs) < room and (job := schedule.take()) is not None:
-            try:
-                out = pack(job.out) if job.out.exists() else None
-                reads = [pack(folder) for folder in job.reads]
-            except (CosenError, OSError) as error:
-                schedule.end(job.name, reason_for(error))
-            else:
-                self._jobs[self._do.remote(job, out, reads, self._mailbox)] = job
-
-    def listen(self, schedule: Schedule, listener: Listener) -> None:
-        """Wait a moment for a job to end; hear what the others have to say."""
-        if not self._jobs:
-            return
-        with redirect_stdout(sys.stderr):  # where Ray announces a process that died
-            ended, _ = self._ray.wait(list(self._jobs), timeout=NEWS_SECONDS)
-        for name, news in self._news():
-            listener.hear(name, news)
-        for reference in ended:
-            job = self._jobs.pop(reference)
-            schedule.end(job.name, self._bring_home(job, reference))
-
-    def cancel(self) -> None:
-        """End what still runs; kindly at first, so that it takes its temporary folder along."""
-        references = list(self._jobs)
-        for reference in references:
-            self._ray.cancel(reference)
-        if references:
-            count = len(references)
-            _, references = self._ray.wait(references, num_returns=count, timeout=GRACE_SECONDS)
-        for reference in references:
-            self._ray.cancel(reference, force=True)
-
-    def _news(self) -> list[tuple[str, News]]:
-        try:
-            news: list[tuple[str, News]] = self._ray.get(self._mailbox.take.remote())
-        except self._ray.exceptions.RayError:  # its node is gone: it starts again elsewhere
-            return []
-        return news
-
-    def _bring_home(self, job: Job, reference: Any) -> str | None:
-        """Write the folder of a job that has ended, and say why it failed, if so."""
-        problems = self._ray.exceptions
-        try:
-            result: _Return = self._ray.get(reference)
-            if result.out is not None:
-                unpack(result.out, job.out)
-        except problems.OutOfMemoryError:
-            return "its node was short of memory, and ended it"
-        except problems.WorkerCrashedError:
-            return "its process on the cluster died, perhaps for lack of memory"
-        except problems.RayTaskError as error:
-            return reason_for(error.cause)
-        except (problems.RayError, CosenError) as error:
-            return reason_for(error)
-        return result.reason
-
-
-def _do_on_node(job: Job, out: bytes | None, reads: list[bytes], mailbox: Any) -> _Return:
-    """Do a job on a node of the cluster, in a folder of its own."""
-    import ray
-
-    limit_threads(1)
-    sent: list[Any] = []
-
-    def tell(news: News) -> None:
-        sent[:] = [mailbox.put.remote(job.name, news)]
+    def send(message: Message) -> None:
+        nonlocal reason
+        if isinstance(message, Outcome):
+            reason = message.reason
+        else:
+            with suppress(RayError):  # the node of the queue has died: messages are lost
+                messages.put((job.name, message))
 
     with tempfile.TemporaryDirectory(prefix="cosen-") as name:
         here = Path(name)
@@ -228,7 +188,38 @@ def _do_on_node(job: Job, out: bytes | None, reads: list[bytes], mailbox: Any) -
             unpack(out, moved.out)
         for data, folder in zip(reads, moved.reads, strict=True):
             unpack(data, folder)
-        reason = carry_out(moved, tell)
-        if sent:
-            ray.wait(sent, timeout=5)  # news is not to come later than the end
-        return _Return(reason, pack(moved.out) if moved.out.exists() else None)
+        run_job(moved, send)
+        return reason, pack(moved.out) if moved.out.exists() else None
+
+
+def pack(folder: Path) -> bytes:
+    """Return a folder as a ZIP archive, not compressed, because weights hardly shrink."""
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {folder} to send")
+    buffer = BytesIO()
+    with ZipFile(buffer, "w", strict_timestamps=False) as archive:
+        for path in sorted(folder.rglob("*")):
+            archive.write(path, path.relative_to(folder))
+    return buffer.getvalue()
+
+
+def unpack(data: bytes, folder: Path) -> None:
+    """Replace a folder by one from :func:`pack`; after an error the old one is still there."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
+            new, old = Path(name) / "new", Path(name) / "old"
+            new.mkdir()
+            with ZipFile(BytesIO(data)) as archive:
+                archive.extractall(new)  # keeps all entries inside
+            try:
+                if folder.exists():
+                    folder.rename(old)
+                new.rename(folder)
+            finally:
+                if old.exists() and not folder.exists():
+                    old.rename(folder)
+    except BadZipFile as error:
+        raise DataError(f"the archive for {folder} is damaged: {error}") from error
+    except OSError as error:
+        raise RunError(f"cannot write {folder}: {error.strerror or error}") from error

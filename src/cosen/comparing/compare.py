@@ -1,65 +1,57 @@
-"""Methods on equal terms: the same splits, network, seeds and budget, side by side."""
+"""Comparing methods fairly: the same splits, network, seeds and settings."""
 
+import inspect
 import json
-import pickle
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cosen.comparing.choice import Choice, choose
-from cosen.comparing.jobs import Job, Outcome, Report, reason_for
-from cosen.comparing.leaderboard import Leaderboard, make_leaderboard
+from cosen.comparing.choice import choose
+from cosen.comparing.jobs import Job, Outcome, Progress, Report, reason_for
+from cosen.comparing.leaderboard import make_leaderboard, read_grid
 from cosen.comparing.processes import run_locally, usable_cores
-from cosen.comparing.study_folder import Failures, StudyFolder
+from cosen.comparing.study_folder import (
+    Failures,
+    FailuresRecord,
+    MethodRecord,
+    StudyFolder,
+    StudyRecord,
+)
+from cosen.data.cache_folder import key_of
 from cosen.errors import InputError, RunError
-from cosen.methods import METHODS, Method, find_method, make_method
-from cosen.methods.baseline import Baseline
+from cosen.methods import METHODS, Method, find_method, make_method, method_label, parse_method
+from cosen.methods.reweighting import Baseline
 from cosen.training.config import TrainConfig
-from cosen.training.execution import make_setting, needs_baseline
-from cosen.training.loop import Watcher
-from cosen.training.run import check_config, describe_start, train
+from cosen.training.context import make_setting
+from cosen.training.loop import Callbacks
+from cosen.training.run import Inputs, check_config, train_run
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import Task, make_task, resolve_device
 
 DEFAULT_METHODS = ("baseline", "fixed-h", "cosen", "class-weights", "balanced-softmax", "smote")
-"""What is compared unless told otherwise."""
+"""The methods that are compared by default."""
 
 
 @dataclass(frozen=True)
-class GridWatcher:
-    """Who is told how a comparison goes.
+class CompareCallbacks:
+    """Functions that are called while methods are compared.
 
     Attributes:
-        preparing: Told how far reading images, and computing features, is.
-        started: Told how many runs there are, and how many of them were finished before.
-        progress: Told a run's name, and how far it is.
-        outcome: Told how a run ended.
+        reading: Called while images are read and features computed, with done and total.
+        started: Called with the number of runs, and how many were finished before.
+        progress: Called with the name of a run, done and total.
+        outcome: Called when a run ends.
     """
 
-    preparing: Callable[[int, int], None] | None = None
+    reading: Callable[[int, int], None] | None = None
     started: Callable[[int, int], None] = lambda _, __: None
     progress: Callable[[str, int, int], None] = lambda _, __, ___: None
     outcome: Callable[[Outcome], None] = lambda _: None
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What a comparison gave.
-
-    Attributes:
-        folder: Where everything is.
-        leaderboard: Methods side by side.
-        choice: Which to take.
-    """
-
-    folder: StudyFolder
-    leaderboard: Leaderboard
-    choice: Choice
-
-
-def compare(
+def compare_methods(
     config: TrainConfig,
     out: Path,
     *,
@@ -68,179 +60,199 @@ def compare(
     seeds: int = 3,
     workers: int | None = None,
     cluster: str | None = None,
-    watcher: GridWatcher | None = None,
-) -> Comparison:
-    """Train with each method and seed, and say which is best for the objective.
+    inputs: Inputs | None = None,
+    callbacks: CompareCallbacks | None = None,
+) -> StudyFolder:
+    """Train each method with each seed, and choose the best for the objective.
 
-    What was finished before in the folder is not done again, so that a comparison that was cut off
-    goes on, and more methods or seeds can be added to it. The baseline is always among them. A
-    method that cannot work, or fails, is reported, and the others go on.
+    Finished runs in the folder are not repeated: a comparison that was stopped continues, and
+    more methods or seeds can be added. The baseline is always included. A method that fails is
+    reported, and the others continue.
 
     Args:
-        config: What all runs share; its method and seed are those that vary, from ``config.seed``
-            on.
+        config: The settings that all runs share. Seeds start at ``config.seed``.
         out: The study folder.
-        methods: Names, or methods of your own.
-        options: Options of methods, by their names.
-        seeds: How many.
-        workers: Processes here; one for each core if not given, and one where there is a GPU.
-        cluster: A Ray cluster to run on instead, as for
-            :func:`cosen.comparing.cluster.run_on_ray`.
-        watcher: Told how it goes.
+        methods: Names such as ``cosen`` or ``cosen(margin=4)``, or method objects.
+        options: Options of methods by their names.
+        seeds: Number of seeds.
+        workers: Processes on this machine; by default one per core, or one with a GPU.
+        cluster: A Ray cluster to run on, see :func:`cosen.comparing.cluster.run_on_ray`.
+        inputs: Data or a network as objects.
+        callbacks: Called with progress.
     """
-    watcher = watcher or GridWatcher()
-    _check_wish(config, seeds=seeds, workers=workers)
-    contestants = _contestants(methods, options or {})
+    callbacks, inputs = callbacks or CompareCallbacks(), inputs or Inputs()
+    _check_settings(config, seeds=seeds, workers=workers)
+    entries = _entries(methods, options or {})
     study = StudyFolder(out)
     if RunFolder(out).has_run:
         raise RunError(f"{out} holds a single run, not a study: use another --out")
     with RunFolder(out).in_use():
-        about = _merged_about(study, config, contestants, range(config.seed, config.seed + seeds))
-        contestants = _with_earlier(contestants, about)
-        jobs, failures = _plan(study, config, contestants, about["seeds"], watcher)
-        study.write_about(about)  # not before: a mistake is not to occupy the folder
-        planned = len(contestants) * len(about["seeds"])
+        record = _start_record(config, entries, seeds)
+        before = study.record() if study.has_study and study.has_runs() else None
+        if before is not None:
+            record = _merged_record(study, before, record)
+            for label, earlier in record.methods.items():
+                if label not in entries and earlier.method is not None:
+                    method = make_method(earlier.method, earlier.options)
+                    entries[label] = _Entry(method, earlier)
+        # the only task of this process: it fills the caches that all runs read
+        task = make_task(
+            config, data=inputs.data, network=inputs.network, progress=callbacks.reading
+        )
+        record = record.changed(data=_data_key(task))
+        if before is not None and before.data != record.data:
+            raise RunError(
+                f"the data has changed since {out} was started: images, labels or costs differ; "
+                "use another --out"
+            )
+        failures, jobs = _plan(study, config, entries, task, record.seeds, inputs)
+        record.write(study.path)  # only now: a mistake must not occupy the folder
+        for label, by_seed in failures.items():
+            for seed, reason in by_seed.items():
+                callbacks.outcome(Outcome(f"{label}/{seed}", reason))
+        planned = len(entries) * len(record.seeds)
         total = planned - sum(map(len, failures.values()))
-        watcher.started(total, total - len(jobs))
+        callbacks.started(total, total - len(jobs))
         if workers is None:
             workers = usable_cores() if resolve_device(config.device) == "cpu" else 1
-        # Of the whole grid, not of what is left: a run's sums depend on its number of threads.
-        outcomes = _run(jobs, workers=min(workers, planned), cluster=cluster, watcher=watcher)
+        # of the whole grid, not of what is left: a run's sums depend on its number of threads
+        outcomes = _run(jobs, workers=min(workers, planned), cluster=cluster, callbacks=callbacks)
         for outcome in outcomes:
             if outcome.reason is not None:
-                method, _, seed = outcome.name.rpartition("/")
-                failures.setdefault(method, {})[int(seed)] = outcome.reason
-        others = [name for name in about["methods"] if name not in contestants]
-        earlier = {name: study.failures().get(name, {}) for name in others}
-        study.write_failures(earlier | failures)
-        return conclude(study, config)
+                label, _, number = outcome.name.rpartition("/")
+                failures.setdefault(label, {})[int(number)] = outcome.reason
+        others = [label for label in record.methods if label not in entries]
+        kept = {label: study.failures().get(label, {}) for label in others}
+        FailuresRecord(failures=kept | failures).write(study.path)
+        conclude(study)
+        return study
 
 
-def conclude(study: StudyFolder, config: TrainConfig) -> Comparison:
-    """Read the finished runs of a study, and write what they say together."""
-    runs, failures = study.finished_runs(), study.failures()
-    if not any(runs.values()):
-        raise RunError(f"no run of {study.path} has finished; {_first_failure(failures)}")
-    first = next(run for by_seed in runs.values() for run in by_seed.values())
-    objective = first.objective() if config.expert else config.objective
-    board = make_leaderboard(runs, failures, objective=objective)
-    choice = choose(runs, objective=objective)
-    study.write_results(board, choice)
-    return Comparison(study, board, choice)
-
-
-# What there is to do
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """A method of the grid.
-
-    Attributes:
-        method: The method itself.
-        asked: What it was asked for by; None for an object of the user's.
-        options: What it was made with; of an object, what it holds, as texts.
-    """
-
-    method: Method
-    asked: str | None
-    options: dict[str, Any]
-
-    def as_json(self) -> dict[str, Any]:
-        return {"asked": self.asked, "options": self.options}
-
-
-@dataclass(frozen=True)
-class Payload:
-    """What one run is made of; the method where it cannot be asked for by name."""
-
-    config: TrainConfig
-    method: Method | None
-
-
-def train_once(payload: Payload, out: Path, reads: tuple[Path, ...], report: Report) -> None:
-    """One run of the grid, from the start or from where it was cut off."""
-    run = RunFolder(out)
-    if run.is_finished:
-        return
-    train(
-        payload.config,
-        out,
-        resume=run.has_run,
-        method=payload.method,
-        baseline=reads[0] if reads else None,
-        watcher=Watcher(batch=report),
+def conclude(study: StudyFolder) -> None:
+    """Read the finished runs of a study, and write the leaderboard and the choice."""
+    grid, failures = read_grid(study.finished_runs()), study.failures()
+    finished = [run for by_seed in grid.values() for run in by_seed.values()]
+    if not finished:
+        for seed, reason in failures.get(Baseline.name, {}).items():
+            raise RunError(
+                f"no run of {study.path} has finished; {Baseline.name}/{seed} failed: {reason}"
+            )
+        raise RunError(f"no run of {study.path} has finished: run the same command again")
+    objective = finished[0].record.objective
+    study.write_results(
+        make_leaderboard(grid, failures, objective=objective), choose(grid, objective=objective)
     )
 
 
-def _check_wish(config: TrainConfig, *, seeds: int, workers: int | None) -> None:
-    """Refuse what can be seen to be wrong before any image is read."""
+def train_job(
+    payload: tuple[TrainConfig, Inputs], out: Path, reads: tuple[Path, ...], report: Report
+) -> None:
+    """Train one run of a comparison, from the start or from its checkpoint."""
+    config, inputs = payload
+    run = RunFolder(out)
+    if not run.is_finished:
+        train_run(
+            config,
+            out,
+            resume=run.has_run,
+            inputs=replace(inputs, baseline=reads[0] if reads else None),
+            callbacks=Callbacks(batch=lambda done, total: report(Progress(done, total))),
+        )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A method of the comparison, and its record in ``study.json``."""
+
+    method: Method
+    record: MethodRecord
+
+
+def _check_settings(config: TrainConfig, *, seeds: int, workers: int | None) -> None:
     for name, number in (("seeds", seeds), ("workers", workers)):
         if number is not None and number < 1:
             raise InputError(f"{name} must be at least 1, but is {number}")
     if config.devices > 1:
         raise InputError(
-            f"devices is {config.devices}, but a run of a comparison takes one device: several "
-            "runs go on at once instead (--workers)"
+            f"devices is {config.devices}, but each run of a comparison uses one device: use "
+            "--workers to train several runs at once"
         )
     if config.options:
         raise InputError(
-            f"options {', '.join(config.options)} are of no one method: say whose they are, as in "
-            "--set METHOD.OPTION=VALUE"
+            f"options {', '.join(config.options)} belong to no method: give them as "
+            "--set METHOD.OPTION=VALUE, or as METHOD(OPTION=VALUE) in --methods"
         )
-    check_config(config, method=Baseline())
+    check_config(config, Baseline())
 
 
-def _contestants(
+def _entries(
     methods: Sequence[str | Method], options: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Contestant]:
-    """The methods by name, the baseline first."""
-    found: dict[str, Contestant] = {}
+) -> dict[str, _Entry]:
+    """Return the methods by label, the baseline first."""
+    found: dict[str, _Entry] = {}
+    named = {Baseline.name}
     for method in methods:
         if isinstance(method, str):
-            entry = _asked_for(method, options)
+            label, entry = _named_entry(method, options)
+            named |= {str(entry.record.method), entry.method.name}
         elif isinstance(method, Method):
-            entry = Contestant(method, None, _held(method))
+            label, entry = _object_entry(method)
         else:
             raise InputError(
-                f"{method!r} is not a method: hand over a name, or an object such as "
-                "Smote(neighbours=3)"
+                f"{method!r} is not a method: pass a name, or an object such as Smote(neighbours=3)"
             )
-        name = _checked_name(entry.method)
-        if name in found:
-            raise InputError(f"two methods are called {name}: name each once")
-        found[name] = entry
+        is_named = entry.record.method is not None
+        if label in found or (is_named and entry.record in [e.record for e in found.values()]):
+            raise InputError(f"method {label} is given twice: give each method once")
+        found[label] = entry
     if Baseline.name not in found:
-        found[Baseline.name] = _asked_for(Baseline.name, options)
-    asked = [entry.asked for entry in found.values() if entry.asked is not None]
+        _, found[Baseline.name] = _named_entry(Baseline.name, options)
     for name in options:
-        if name not in (*asked, *found):
+        if name not in named:
             raise InputError(
-                f"options are given for {name}, which is not among the methods asked for by name: "
-                f"{', '.join(asked)}"
+                f"options are given for {name}, which is not compared by name: the names are "
+                f"{', '.join(sorted(named))}"
             )
     return {Baseline.name: found[Baseline.name], **found}
 
 
-def _asked_for(name: str, options: Mapping[str, Mapping[str, Any]]) -> Contestant:
-    """A method asked for by name."""
-    called = getattr(find_method(name), "name", name)  # options may go by its own name too
-    own = {**options.get(called, {}), **options.get(name, {})}
+def _named_entry(text: str, options: Mapping[str, Mapping[str, Any]]) -> tuple[str, _Entry]:
+    """Return the label and the entry of a method such as ``smote`` or ``smote(neighbours=3)``."""
+    name, own = parse_method(text)
+    called = getattr(find_method(name), "name", name)  # options may use the name in the class
     try:
-        own = json.loads(json.dumps(own))  # as it will be read again
+        # as they will be read from JSON
+        given = json.loads(json.dumps({**options.get(called, {}), **options.get(name, {}), **own}))
     except TypeError as error:
         raise InputError(f"options of {name} must be numbers, texts or lists: {error}") from error
-    return Contestant(make_method(name, own), name, own)
+    method = make_method(name, given)
+    label = method_label(_checked_name(method), dict(sorted(own.items())))
+    return label, _Entry(method, MethodRecord(method=name, options=given))
 
 
-def _held(method: Method) -> dict[str, str]:
-    """What an object holds, so that another is not taken for it."""
-    values = getattr(method, "__dict__", {})
-    return {name: re.sub(" at 0x[0-9a-f]+", "", repr(value)) for name, value in values.items()}
+def _object_entry(method: Method) -> tuple[str, _Entry]:
+    """Return the label and the entry of a method object.
+
+    The label names the options that are numbers or texts and differ from the default.
+    """
+    name, options = _checked_name(method), {}
+    for option, parameter in sorted(inspect.signature(type(method)).parameters.items()):
+        value = getattr(method, option, parameter.default)
+        if isinstance(value, int | float | str) and value != parameter.default:
+            options[option] = value
+    label = method_label(name, options)
+    if type(method) is METHODS.get(name) and make_method(name, options) == method:
+        return label, _Entry(method, MethodRecord(method=name, options=options))
+    # the attributes as text, to recognise another object
+    held = {
+        attribute: re.sub(" at 0x[0-9a-f]+", "", repr(value))
+        for attribute, value in getattr(method, "__dict__", {}).items()
+    }
+    return label, _Entry(method, MethodRecord(method=None, options=held))
 
 
 def _checked_name(method: Method) -> str:
-    """The method's name, which is also that of a folder."""
+    """Return the name of a method, which is also the name of a folder."""
     name = getattr(method, "name", None)
     if not isinstance(name, str) or not re.fullmatch(r"\w[\w .+=-]*", name):
         raise InputError(
@@ -248,139 +260,111 @@ def _checked_name(method: Method) -> str:
             f"{name!r}: write name = 'my-method' in the class"
         )
     if METHODS.get(name, type(method)) is not type(method):
-        raise InputError(f"{type(method).__name__} is called {name}, as one of cosen's: rename it")
+        raise InputError(
+            f"{type(method).__name__} has the name of a built-in method, {name}: rename it"
+        )
     return name
 
 
-def _merged_about(
-    study: StudyFolder,
-    config: TrainConfig,
-    contestants: Mapping[str, Contestant],
-    seeds: Sequence[int],
-) -> dict[str, Any]:
-    """What the study is of, with what was in it before."""
-    shared = json.loads(json.dumps(config.as_json()))  # as it will be read again
-    for name in ("method", "options", "seed", "device"):
-        del shared[name]
-    methods = {name: entry.as_json() for name, entry in contestants.items()}
-    about = {**describe_start(config), "config": shared, "methods": methods, "seeds": [*seeds]}
-    if not study.has_study or not study.has_runs():  # nothing is lost by starting anew
-        return about
-    before = study.about()
-    differing = [name for name in shared if before["config"].get(name) != shared[name]]
+def _start_record(config: TrainConfig, entries: Mapping[str, _Entry], seeds: int) -> StudyRecord:
+    """Return the record of a new study, before its data is read."""
+    plain = TrainConfig()
+    return StudyRecord.now(
+        replace(config, method=plain.method, options={}, seed=plain.seed, device=plain.device),
+        methods={label: entry.record for label, entry in entries.items()},
+        seeds=tuple(range(config.seed, config.seed + seeds)),
+        data="",
+    )
+
+
+def _merged_record(study: StudyFolder, before: StudyRecord, now: StudyRecord) -> StudyRecord:
+    """Return the earlier record of a study with more methods and seeds."""
+    differing = [
+        name for name, value in vars(now.config).items() if getattr(before.config, name) != value
+    ]
     differing += [
-        f"options of {name}"
-        for name in methods
-        if study.has_runs(name) and before["methods"].get(name) != methods[name]
+        f"options of {label}"
+        for label, record in now.methods.items()
+        if study.has_runs(label) and before.methods.get(label) != record
     ]
     if differing:
         raise InputError(
             f"{study.path} holds a study with other settings ({', '.join(differing)}): "
             "use another --out"
         )
-    return before | {
-        "methods": before["methods"] | methods,
-        "seeds": sorted({*before["seeds"], *seeds}),
-    }
+    return before.changed(
+        methods=before.methods | now.methods,
+        seeds=tuple(sorted({*before.seeds, *now.seeds})),
+    )
 
 
-def _with_earlier(
-    contestants: Mapping[str, Contestant], about: Mapping[str, Any]
-) -> dict[str, Contestant]:
-    """The methods asked for now, and those that were before and can be made again."""
-    found = dict(contestants)
-    for name, entry in about["methods"].items():
-        if name not in found and entry["asked"] is not None:
-            method = make_method(entry["asked"], entry["options"])
-            found[name] = Contestant(method, **entry)
-    return found
+def _data_key(task: Task) -> str:
+    """Return a key that changes with any image, label, class or misclassification cost."""
+    data, costs = task.decoded.data, task.objective.misclassification_costs
+    return key_of(
+        task.decoded.key,
+        data.rows.tobytes(),
+        data.labels.tobytes(),
+        task.model.class_names,
+        task.objective.name if costs is None else costs.numpy().tobytes(),
+    )
 
 
 def _plan(
     study: StudyFolder,
     config: TrainConfig,
-    contestants: Mapping[str, Contestant],
+    entries: Mapping[str, _Entry],
+    task: Task,
     seeds: Sequence[int],
-    watcher: GridWatcher,
-) -> tuple[list[Job], Failures]:
-    """The runs that are missing, and those that cannot work.
-
-    Images are decoded, and features of pre-trained weights computed, once, for all of them.
-    """
-    jobs: list[Job] = []
+    inputs: Inputs,
+) -> tuple[Failures, list[Job]]:
+    """Return the methods that cannot work on this data, and a job for each missing run."""
+    missing = {
+        label: [seed for seed in seeds if not study.run(label, seed).is_finished]
+        for label in entries
+    }
+    setting = make_setting(config, task)
     failures: Failures = {}
+    for label, entry in entries.items():
+        if not missing[label]:
+            continue
+        try:
+            entry.method.check(setting)
+        except Exception as error:  # the user's own code may raise anything
+            failures[label] = dict.fromkeys(missing[label], reason_for(error))
+    jobs: list[Job] = []
     for seed in seeds:
-        own = replace(config, seed=seed)
-        task = make_task(own, progress=watcher.preparing)
-        for name, entry in contestants.items():
-            run = study.run(name, seed)
-            if run.is_finished:
-                _check_same_data(run, task)
-                continue
-            reason = _why_not(entry, own, task)
-            if reason is not None:
-                failures.setdefault(name, {})[seed] = reason
-                watcher.outcome(Outcome(f"{name}/{seed}", reason))
+        for label, entry in entries.items():
+            if seed not in missing[label] or seed in failures.get(label, {}):
                 continue
             reads: tuple[Path, ...] = ()
             after: tuple[str, ...] = ()
-            if needs_baseline(entry.method, task):
-                baseline = study.run(Baseline.name, seed)
-                reads = (baseline.path.absolute(),)
-                after = () if baseline.is_finished else (f"{Baseline.name}/{seed}",)
-            if entry.asked is None:
-                payload = Payload(own, entry.method)
+            if entry.method.needs_baseline(has_features=task.features is not None):
+                reads = (study.run(Baseline.name, seed).path.absolute(),)
+                after = (f"{Baseline.name}/{seed}",) if seed in missing[Baseline.name] else ()
+            if after and Baseline.name in failures:
+                reason = f"not started, because {after[0]} failed"
+                failures.setdefault(label, {})[seed] = reason
+                continue
+            own = replace(inputs, model=task.model)
+            if entry.record.method is None:
+                own, of_run = replace(own, method=entry.method), replace(config, seed=seed)
             else:
-                payload = Payload(replace(own, method=entry.asked, options=entry.options), None)
-            place = run.path.absolute()
-            jobs.append(Job(f"{name}/{seed}", train_once, payload, place, after, reads))
-    return jobs, failures
-
-
-def _why_not(entry: Contestant, config: TrainConfig, task: Task) -> str | None:
-    """Why a method cannot work on this data; None where it can."""
-    try:
-        entry.method.check(make_setting(config, task))
-    except Exception as error:  # of the user's own code, it may be anything
-        return reason_for(error)
-    if entry.asked is None:
-        try:
-            pickle.dumps(entry.method)
-        except Exception as error:  # pickle raises many kinds
-            return (
-                f"it cannot be sent to another process ({reason_for(error)}): define its class at "
-                "the top of a module, and let it hold plain values"
-            )
-    return None
-
-
-def _check_same_data(run: RunFolder, task: Task) -> None:
-    """Refuse to go on where a finished run could not be compared with what is trained now."""
-    if run.about().get("fingerprint") != task.fingerprint:
-        raise RunError(
-            f"the data has changed since {run.path} was trained: images, labels, split or costs "
-            "differ; use another --out"
-        )
+                name, options = entry.record.method, entry.record.options
+                of_run = replace(config, seed=seed, method=name, options=options)
+            out = study.run(label, seed).path.absolute()
+            jobs.append(Job(f"{label}/{seed}", train_job, (of_run, own), out, after, reads))
+    return failures, jobs
 
 
 def _run(
-    jobs: Sequence[Job], *, workers: int, cluster: str | None, watcher: GridWatcher
+    jobs: Sequence[Job], *, workers: int, cluster: str | None, callbacks: CompareCallbacks
 ) -> list[Outcome]:
     if not jobs:
         return []
+    progress, outcome = callbacks.progress, callbacks.outcome
     if cluster is not None:
         from cosen.comparing.cluster import run_on_ray
 
-        return run_on_ray(
-            jobs, address=cluster, on_progress=watcher.progress, on_outcome=watcher.outcome
-        )
-    return run_locally(
-        jobs, workers=workers, on_progress=watcher.progress, on_outcome=watcher.outcome
-    )
-
-
-def _first_failure(failures: Failures) -> str:
-    """The baseline's: without it nothing can be said of the others."""
-    for seed, reason in failures.get(Baseline.name, {}).items():
-        return f"{Baseline.name}/{seed} failed: {reason}"
-    return "run the same command again"
+        return run_on_ray(jobs, address=cluster, on_progress=progress, on_outcome=outcome)
+    return run_locally(jobs, workers=workers, on_progress=progress, on_outcome=outcome)

@@ -1,4 +1,7 @@
-"""Jobs: what they are, the order they run in, and how one is carried out, wherever that is."""
+"""Jobs: the order in which they start, and how one of them runs.
+
+Hand-written: TopologicalSorter orders the jobs, but does not know priorities and failed jobs.
+"""
 
 import logging
 import math
@@ -8,34 +11,51 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cosen.errors import CosenError, InputError
+from cosen.errors import CosenError
 
-REPORT_SECONDS = 0.25  # between two reports of a job: a display needs no more
+REPORT_SECONDS = 0.25
+"""The shortest time between two progress reports of a job."""
 
 _log = logging.getLogger("cosen")
 
-Report: TypeAlias = Callable[[int, int], None]
-"""Told how far a job is: done, total."""
+
+@dataclass(frozen=True)
+class Progress:
+    """A message from a running job: its progress."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Event:
+    """A message from a running job: anything else that its caller wants to know."""
+
+    value: Any
+
+
+Report: TypeAlias = Callable[[Progress | Event], None]
+"""Sends a message from a running job; progress only a few times a second."""
 
 Work: TypeAlias = Callable[[Any, Path, tuple[Path, ...], Report], None]
-"""Does a job: ``work(payload, out, reads, report)``."""
+"""The function that does a job: ``work(payload, out, reads, report)``."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One thing to do, in a process of its own or on another machine.
+    """One piece of work for another process or another machine.
 
     Attributes:
-        name: Unique, such as ``"smote/0"``.
-        work: A function at the top of a module. It must use the folders that it is handed, not
-            those below: on a cluster they are elsewhere.
-        payload: Its first argument; anything that can be pickled.
-        out: The folder that it writes. One that exists is an earlier attempt to go on from.
-        after: Names of the jobs that must have succeeded before.
+        name: A unique name, such as ``"smote/0"``.
+        work: The function to call. It must use the folders passed to it, not those below: on a
+            cluster they are in another place.
+        payload: Its first argument: anything that cloudpickle can pickle.
+        out: The folder it writes. If the folder exists, the job resumes from an earlier attempt.
+        after: Names of the jobs that must succeed before this one starts.
         reads: Folders of other jobs that it reads.
     """
 
@@ -48,191 +68,151 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Note:
+    """A message from a running job: a log message or a warning."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """How a job ended.
+    """The result of a job, and its last message.
 
     Attributes:
-        name: The job's.
-        reason: Why it failed; None where it succeeded.
+        name: The name of the job.
+        reason: Why it failed; None if it succeeded.
     """
 
     name: str
     reason: str | None = None
 
 
-class Schedule:
-    """Deals out jobs once those that they wait for have succeeded.
+Message: TypeAlias = Progress | Event | Note | Outcome
 
-    Of the jobs that could start, the one at the head of the longest chain of waiting jobs goes
-    first, so that no core is idle at the end; among equals, the first given.
+
+class Schedule:
+    """Decides which job starts next, and handles the messages of running jobs.
+
+    Jobs that other jobs depend on start first, the rest in the given order.
 
     Args:
-        jobs: All of them.
-        on_outcome: Told how each ended, also those that were never started.
+        jobs: All jobs.
+        on_progress: Callback for progress: name of the job, done, total.
+        on_outcome: Callback for the outcome of each job, including jobs that never start.
+        on_event: Callback for the events of jobs: name of the job, value.
     """
 
-    def __init__(self, jobs: Sequence[Job], on_outcome: Callable[[Outcome], None]) -> None:
-        chains = _chain_lengths(jobs)
-        self._order = [job.name for job in jobs]
-        self._waiting = sorted(jobs, key=lambda job: -chains[job.name])
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        on_progress: Callable[[str, int, int], None],
+        on_outcome: Callable[[Outcome], None],
+        on_event: Callable[[str, Any], None] = lambda _, __: None,
+    ) -> None:
+        needed = {name for job in jobs for name in job.after}
+        self._jobs = {job.name: job for job in jobs}
+        self._order = sorted(self._jobs, key=lambda name: name not in needed)
+        self._sorter = TopologicalSorter({job.name: job.after for job in jobs})
+        self._sorter.prepare()
+        self._ready: list[str] = []
         self._outcomes: dict[str, Outcome] = {}
+        self._logged: set[str] = set()
+        self._on_progress = on_progress
         self._on_outcome = on_outcome
+        self._on_event = on_event
 
     @property
     def is_over(self) -> bool:
-        return len(self._outcomes) == len(self._order)
+        return len(self._outcomes) == len(self._jobs)
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """How the jobs ended, in the order in which they were given."""
-        return [self._outcomes[name] for name in self._order if name in self._outcomes]
+        """The outcomes so far, in the order in which the jobs were given."""
+        return [self._outcomes[name] for name in self._jobs if name in self._outcomes]
 
-    def ready(self) -> list[Job]:
-        """The jobs that could start now, the most urgent first."""
-        return [job for job in self._waiting if all(map(self._succeeded, job.after))]
+    def next_job(self) -> Job | None:
+        """Remove and return the next job that can start; None if there is none now."""
+        self._ready = sorted([*self._ready, *self._sorter.get_ready()], key=self._order.index)
+        return self._jobs[self._ready.pop(0)] if self._ready else None
 
-    def take(self) -> Job | None:
-        """Hand out the most urgent job that could start; None where there is none."""
-        job = next(iter(self.ready()), None)
-        if job is not None:
-            self._waiting.remove(job)
-        return job
-
-    def end(self, name: str, reason: str | None) -> None:
-        """Note how a job ended; where it failed, those that wait for it fail with it."""
-        self._outcomes[name] = Outcome(name, reason)
-        self._on_outcome(self._outcomes[name])
-        if reason is None:
-            return
-        for job in [job for job in self._waiting if name in job.after]:
-            if job in self._waiting:  # not gone meanwhile, by way of another
-                self._waiting.remove(job)
-                self.end(job.name, f"its starting point {name} failed")
-
-    def _succeeded(self, name: str) -> bool:
-        return name in self._outcomes and self._outcomes[name].reason is None
-
-
-def _chain_lengths(jobs: Sequence[Job]) -> dict[str, int]:
-    """How many jobs follow one another from each job on; bad sets of jobs are refused."""
-    after: dict[str, tuple[str, ...]] = {}
-    for job in jobs:
-        if job.name in after:
-            raise InputError(f"two jobs are called {job.name!r}: give each a name of its own")
-        after[job.name] = job.after
-    for job in jobs:
-        for name in job.after:
-            if name not in after:
-                raise InputError(f"{job.name} waits for {name!r}, which is not among the jobs")
-    try:
-        order = list(TopologicalSorter(after).static_order())
-    except CycleError as error:
-        raise InputError(f"jobs wait for each other: {' after '.join(error.args[1])}") from error
-    lengths = dict.fromkeys(order, 1)
-    for name in reversed(order):
-        for earlier in after[name]:
-            lengths[earlier] = max(lengths[earlier], lengths[name] + 1)
-    return lengths
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a job is."""
-
-    done: int
-    total: int
-
-
-@dataclass(frozen=True)
-class Note:
-    """A log message or a warning from within a job."""
-
-    level: int
-    text: str
-
-
-News: TypeAlias = Progress | Note
-
-
-class Listener:
-    """Passes on what jobs tell: progress as it comes, each distinct note once.
-
-    Args:
-        on_progress: Told a job's name, done and total.
-    """
-
-    def __init__(self, on_progress: Callable[[str, int, int], None]) -> None:
-        self._on_progress = on_progress
-        self._noted: set[str] = set()
-
-    def hear(self, name: str, news: News) -> None:
-        match news:
+    def handle(self, name: str, message: Message) -> None:
+        """Pass on a message of a job. A note that several jobs send is logged once."""
+        match message:
             case Progress(done, total):
                 self._on_progress(name, done, total)
-            case Note(level, text) if text not in self._noted:
-                self._noted.add(text)
+            case Event(value):
+                self._on_event(name, value)
+            case Note(level, text) if text not in self._logged:
+                self._logged.add(text)
                 _log.log(level, "%s: %s", name, text)
+            case Outcome(_, reason):
+                self._outcomes[name] = message
+                self._on_outcome(message)
+                if reason is None:
+                    self._sorter.done(name)
+                    return
+                for job in self._jobs.values():  # without done() they never become ready
+                    if name in job.after and job.name not in self._outcomes:
+                        skipped = Outcome(job.name, f"not started, because {name} failed")
+                        self.handle(job.name, skipped)
 
 
-def carry_out(job: Job, tell: Callable[[News], None]) -> str | None:
-    """Do a job in this process, whose log messages and warnings are told instead of printed.
+def run_job(job: Job, send: Callable[[Message], None]) -> None:
+    """Run a job in this process and send its messages, last of all its outcome.
 
-    Returns:
-        Why it failed, or None. An error that nobody foresaw leaves ``traceback.txt`` in the
-        job's folder.
+    Log messages and warnings are sent instead of printed. An error other than
+    :class:`CosenError` leaves ``traceback.txt`` in the folder of the job.
     """
     trace = job.out / "traceback.txt"
+    last_report = -math.inf
+
+    def report(message: Progress | Event) -> None:
+        nonlocal last_report
+        now = time.monotonic()
+        is_due = now - last_report >= REPORT_SECONDS
+        if isinstance(message, Event) or message.done >= message.total or is_due:
+            last_report = now
+            send(message)
+
+    reason = None
     try:
-        trace.unlink(missing_ok=True)  # of an earlier attempt
-        with _told_notes(tell):
-            job.work(job.payload, job.out, job.reads, _seldom(tell))
+        trace.unlink(missing_ok=True)  # from an earlier attempt
+        with _send_notes(send):
+            job.work(job.payload, job.out, job.reads, report)
     except (Exception, SystemExit) as error:
+        reason = reason_for(error)
         if not isinstance(error, CosenError):
-            with suppress(OSError):  # a full disk, say: the reason remains
+            with suppress(OSError):  # for example a full disk
                 job.out.mkdir(parents=True, exist_ok=True)
                 trace.write_text(traceback.format_exc(), "utf-8", "backslashreplace")
-        return reason_for(error)
-    return None
+    send(Outcome(job.name, reason))
 
 
 def reason_for(error: BaseException) -> str:
-    """An error as a reason: cosen's own as they stand, others by kind and first line."""
+    """Describe an error in one line: its message, with its type unless it is a CosenError."""
     if isinstance(error, CosenError):
         return str(error)
     lines = str(error).strip().splitlines()
     return ": ".join([type(error).__name__, *lines[:1]])
 
 
-def _seldom(tell: Callable[[News], None]) -> Report:
-    """Reports a few times a second at most, and the end always."""
-    last = -math.inf
-
-    def report(done: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if done >= total or now - last >= REPORT_SECONDS:
-            last = now
-            tell(Progress(done, total))
-
-    return report
-
-
 @contextmanager
-def _told_notes(tell: Callable[[News], None]) -> Iterator[None]:
-    """Tell what cosen logs and what anyone warns of, each text once."""
-    told = set()
+def _send_notes(send: Callable[[Message], None]) -> Iterator[None]:
+    """Send the log messages of cosen and all warnings, each text once."""
+    sent = set()
 
-    def note(level: int, text: str) -> None:
-        if text not in told:
-            told.add(text)
-            tell(Note(level, text))
+    def send_once(note: Note) -> None:
+        if note.text not in sent:
+            sent.add(note.text)
+            send(note)
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            note(record.levelno, record.getMessage())
+            send_once(Note(record.levelno, record.getMessage()))
 
     def show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        note(logging.WARNING, f"{category.__name__}: {message}")
+        send_once(Note(logging.WARNING, f"{category.__name__}: {message}"))
 
     before = _log.handlers, _log.propagate
     _log.handlers, _log.propagate = [Handler()], False

@@ -1,21 +1,17 @@
-"""A leaderboard as people read it: in a terminal, and in Markdown."""
+"""The leaderboard as text: a table for terminals, a Markdown table, and notes."""
 
 import math
 import textwrap
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from torch import Tensor
-
-from cosen.comparing.bootstrap import LEVEL, Change
+from cosen.comparing.bootstrap import LEVEL, Change, Spread
 from cosen.costs import Objective
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from cosen.comparing.leaderboard import Leaderboard, MethodRow
-    from cosen.comparing.spread import Spread
 
 HEADINGS = {
     "accuracy": "accuracy",
@@ -24,76 +20,59 @@ HEADINGS = {
     "macro_f1": "macro F1",
     "rare_recall": "rarest third",
 }
-"""The metrics that are shown."""
+"""Headings of the metrics in the table."""
 
-NARROWEST_NAME = 12
-"""Where space is short, names of methods are broken at hyphens, but not below this."""
+MIN_NAME_WIDTH = 12
+"""In a narrow table, names of methods are wrapped at hyphens, but not below this width."""
 
 
-@dataclass(frozen=True)
-class Measure:
-    """The objective that methods are judged by, and how people are told of it.
+def format_error(error: float, largest_cost: float | None) -> str:
+    """Format an error as the percentage that is right, or as a mean cost.
 
-    Attributes:
-        objective: ``"overall"``, ``"balanced"`` or ``"expert"``.
-        largest_cost: The expert's largest cost, which errors are shares of; else None.
+    Args:
+        error: The error, between 0 and 1.
+        largest_cost: The largest misclassification cost, or None without costs.
+
+    Example:
+        >>> format_error(0.088, None), format_error(0.088, 5.0)
+        ('91.2', '0.44')
     """
-
-    objective: Literal["overall", "balanced", "expert"]
-    largest_cost: float | None = None
-
-    @classmethod
-    def of(cls, objective: Objective) -> "Measure":
-        """How an objective is told."""
-        if isinstance(objective, Tensor):
-            return cls("expert", float(objective.max()))
-        return cls(objective)
-
-    @property
-    def name(self) -> str:
-        names = {"overall": "overall accuracy", "balanced": "mean class recall"}
-        return names.get(self.objective, "the expert's costs")
-
-    def value(self, error: float) -> str:
-        """An error as what is measured: the per cent that are right, or the mean cost.
-
-        Example:
-            >>> Measure("balanced").value(0.088), Measure("expert", largest_cost=5.0).value(0.088)
-            ('91.2', '0.44')
-        """
-        return self._text(1 - error if self.largest_cost is None else error)
-
-    def spread(self, spread: float) -> str:
-        """A standard deviation of errors, on the scale of :meth:`value`."""
-        return self._text(spread)
-
-    def change(self, change: Change) -> tuple[str, str, str]:
-        """A change and both ends of its interval, on the scale of :meth:`value`.
-
-        Example:
-            >>> Measure("balanced").change(Change(0.062, 0.021, 0.098))
-            ('+6.2', '+2.1', '+9.8')
-            >>> Measure("expert", largest_cost=5.0).change(Change(0.1, -0.02, 0.3))
-            ('-0.50', '-1.50', '+0.10')
-        """
-        mean, low, high = change.mean, change.low, change.high
-        if self.largest_cost is not None:  # a gain is a cost that falls
-            mean, low, high = -mean, -high, -low
-        return self._text(mean, "+"), self._text(low, "+"), self._text(high, "+")
-
-    def _text(self, share: float, sign: Literal["", "+"] = "") -> str:
-        """A share of the scale, to a thousandth of it: a tenth of a per cent, or as with costs."""
-        scale = 100.0 if self.largest_cost is None else self.largest_cost
-        decimals = max(0, 3 - math.ceil(math.log10(scale)))
-        return f"{round(share * scale, decimals) + 0.0:{sign}.{decimals}f}"  # never -0.0
+    return format_share(1 - error if largest_cost is None else error, largest_cost)
 
 
-def leaderboard_table(board: "Leaderboard", *, width: int = 120) -> "Table":
-    """The leaderboard for a terminal, its notes below it.
+def format_change(change: Change, largest_cost: float | None) -> tuple[str, str, str]:
+    """Format a change and both ends of its interval, in the units of :func:`format_error`.
+
+    Example:
+        >>> format_change(Change(0.062, 0.021, 0.098), None)
+        ('+6.2', '+2.1', '+9.8')
+        >>> format_change(Change(0.1, -0.02, 0.3), 5.0)
+        ('-0.50', '-1.50', '+0.10')
+    """
+    mean, low, high = change.mean, change.low, change.high
+    if largest_cost is not None:  # a better method has a lower cost
+        mean, low, high = -mean, -high, -low
+    signed = [format_share(share, largest_cost, sign="+") for share in (mean, low, high)]
+    return signed[0], signed[1], signed[2]
+
+
+def format_share(share: float, largest_cost: float | None, *, sign: Literal["", "+"] = "") -> str:
+    """Format a share of 1 as a percentage, or as a share of the largest cost.
+
+    The last decimal is about a thousandth of the largest value.
+    """
+    scale = 100.0 if largest_cost is None else largest_cost
+    decimals = max(0, 3 - math.ceil(math.log10(scale)))
+    return f"{round(share * scale, decimals) + 0.0:{sign}.{decimals}f}"  # never -0.0
+
+
+def leaderboard_table(board: "Leaderboard", *, width: int) -> "Table":
+    """Make the table for a terminal, with the notes below it.
 
     Args:
         board: The leaderboard.
-        width: Of the terminal. Where it is short, spreads and intervals stand on a second line.
+        width: Width of the terminal. If the table does not fit, deviations and intervals go to a
+            second line.
     """
     from rich.table import Table
     from rich.text import Text
@@ -107,7 +86,7 @@ def leaderboard_table(board: "Leaderboard", *, width: int = 120) -> "Table":
         headings = [heading.replace(" ", "\n") for heading in headings]
         columns = list(zip([(heading,) for heading in headings], *lines, strict=True))
         left = width - _width(columns[1:], between) - gap * (len(headings) - 1)
-        names = max(NARROWEST_NAME, left)
+        names = max(MIN_NAME_WIDTH, left)
         lines = [[tuple(textwrap.wrap(row[0][0], names)), *row[1:]] for row in lines]
     table = Table(
         box=None,
@@ -124,82 +103,86 @@ def leaderboard_table(board: "Leaderboard", *, width: int = 120) -> "Table":
     return table
 
 
-def markdown_table(board: "Leaderboard") -> str:
-    """The leaderboard in Markdown, its notes below it."""
-    headings = headings_of(board)
-    lines = [headings, ["---"] + ["---:"] * (len(headings) - 1)]
-    lines += [[" ".join(cell) for cell in cells_of(board, row)] for row in board.rows]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return "\n\n".join([table, *notes_of(board)]) + "\n"
+def markdown_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: Collection[str] = ("method",)
+) -> str:
+    """Make a Markdown table.
+
+    Args:
+        headings: The headings of the columns.
+        rows: The cells of each row.
+        left: Headings of the columns to align left; all others are aligned right.
+
+    Example:
+        >>> print(markdown_table(["method", "recall"], [["cosen", "96.1"]]))
+        | method | recall |
+        | --- | ---: |
+        | cosen | 96.1 |
+    """
+    rule = ["---" if heading in left else "---:" for heading in headings]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, rule, *rows))
+
+
+def leaderboard_markdown(board: "Leaderboard") -> str:
+    """Make the Markdown table of a leaderboard, with the notes below it."""
+    rows = [[" ".join(cell) for cell in cells_of(board, row)] for row in board.rows]
+    return "\n\n".join([markdown_table(headings_of(board), rows), *notes_of(board)]) + "\n"
 
 
 def headings_of(board: "Leaderboard") -> list[str]:
-    """What stands above the columns."""
-    cost = [] if board.measure.largest_cost is None else ["mean cost"]
+    """Return the headings of the columns."""
+    cost = [] if board.largest_cost is None else ["mean cost"]
     return ["method", *HEADINGS.values(), *cost, "change", "seconds"]
 
 
 def cells_of(board: "Leaderboard", row: "MethodRow") -> list[tuple[str, ...]]:
-    """The cells of a row, each in the parts that may stand below each other."""
-    measure, change = board.measure, row.changes.get("objective")
+    """Return the cells of a row, each as a tuple of parts that can go to separate lines."""
+    cost, change = board.largest_cost, row.changes.get("objective")
     cells = [
         (row.method,),
-        *(_with_spread(row.test.get(name), _per_cent, _per_cent) for name in HEADINGS),
+        *(_mean_cell(row.test.get(name), None) for name in HEADINGS),
     ]
-    if measure.largest_cost is not None:
-        cells.append(_with_spread(row.test.get("error"), measure.value, measure.spread))
+    if cost is not None:
+        cells.append(_mean_cell(row.test.get("error"), cost))
     if change is None:
         cells.append(("-",))
     else:
-        mean, low, high = measure.change(change)
+        mean, low, high = format_change(change, cost)
         cells.append((mean, f"({low} to {high})"))
     cells.append(("-" if row.seconds is None else _seconds(row.seconds),))
     return cells
 
 
 def notes_of(board: "Leaderboard") -> list[str]:
-    """What the numbers are, then which runs are missing and why."""
-    many = len(board.seeds) > 1
-    over = f"mean ± standard deviation over {len(board.seeds)} seeds" if many else "one seed"
-    costs = board.measure.largest_cost is not None
-    about = f"On test, in per cent{' but for costs' if costs else ''}, {over}."
+    """Return the notes below the table: what the numbers mean, and which runs failed."""
+    seeds, costs = len(board.seeds), board.largest_cost is not None
+    over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
+    note = f"On test, in per cent{' except for costs' if costs else ''}, {over}."
     if board.baseline is not None:
-        what = "the mean cost" if costs else board.measure.name
-        about += (
-            f" Change: of {what} against {board.baseline}, with its {100 * LEVEL:.0f} % interval."
-        )
-    missing = [row for row in board.rows if row.failures]
-    return [about, *(_what_is_missing(row) for row in missing)]
+        value = "mean cost" if costs else Objective.LABELS[board.objective]
+        note += f" Change in {value} against {board.baseline}, with {100 * LEVEL:.0f} % interval."
+    return [note, *(_failure_note(row) for row in board.rows if row.failures)]
 
 
-def _what_is_missing(row: "MethodRow") -> str:
-    reasons: dict[str, list[str]] = {}
-    for seed, reason in row.failures.items():
-        reasons.setdefault(" ".join(reason.split()), []).append(str(seed))
-    if row.has_failed and len(reasons) == 1:
-        return f"{row.method} failed: {next(iter(reasons))}"
-    told = "; ".join(
-        f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}: {reason}"
-        for reason, seeds in reasons.items()
-    )
+def _failure_note(row: "MethodRow") -> str:
+    reasons = {seed: " ".join(reason.split()) for seed, reason in row.failures.items()}
+    different = dict.fromkeys(reasons.values())
+    if row.has_failed and len(different) == 1:
+        return f"{row.method} failed: {next(iter(different))}"
+    by_seed = "; ".join(f"seed {seed}: {reason}" for seed, reason in reasons.items())
     if row.has_failed:
-        return f"{row.method} failed: {told}"
-    of = len(row.seeds) + len(row.failures)
-    return f"{row.method} rests on {len(row.seeds)} of {of} seeds; failed: {told}"
+        return f"{row.method} failed: {by_seed}"
+    total = len(row.seeds) + len(row.failures)
+    return f"{row.method} has {len(row.seeds)} of {total} seeds; failed: {by_seed}"
 
 
-def _with_spread(
-    figure: "Spread | None", value: Callable[[float], str], spread: Callable[[float], str]
-) -> tuple[str, ...]:
-    if figure is None:
+def _mean_cell(spread: Spread | None, largest_cost: float | None) -> tuple[str, ...]:
+    if spread is None:
         return ("-",)
-    if figure.deviation is None:
-        return (value(figure.mean),)
-    return value(figure.mean), f"± {spread(figure.deviation)}"
-
-
-def _per_cent(share: float) -> str:
-    return f"{100 * share:.1f}"
+    mean = format_share(spread.mean, largest_cost)
+    if spread.deviation is None:
+        return (mean,)
+    return mean, f"± {format_share(spread.deviation, largest_cost)}"
 
 
 def _seconds(seconds: float) -> str:
@@ -207,7 +190,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _width(columns: list[tuple[tuple[str, ...], ...]], between: str) -> int:
-    """The width of some columns without the gaps."""
+    """Return the width of columns without the gaps."""
     return sum(
         max(len(line) for cell in column for line in between.join(cell).split("\n"))
         for column in columns

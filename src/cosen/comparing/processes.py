@@ -1,39 +1,33 @@
-"""Jobs in processes on this machine.
+"""Run jobs in worker processes on this machine.
 
-A worker is started once and does many jobs, since importing torch takes seconds. Whatever happens
-to it, only its job is lost; whatever happens to the parent, no worker outlives it.
+A worker runs many jobs, because importing torch takes seconds. It reads jobs from its stdin and
+writes messages to its stdout. When the parent ends, in whatever way, stdin closes and the worker
+exits.
+
+Hand-written: if one worker is killed, concurrent.futures and loky fail the jobs of all workers;
+if the parent is killed, their workers keep running.
 """
 
 import gc
-import multiprocessing
 import os
 import pickle
-import signal
-import threading
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from typing import IO, Any, TypeAlias
 
-from cosen.comparing.jobs import (
-    Job,
-    Listener,
-    News,
-    Note,
-    Outcome,
-    Progress,
-    Schedule,
-    carry_out,
-    reason_for,
-)
-from cosen.errors import InputError, RunError
+import cloudpickle
 
-WORKER_NAME = "cosen-worker"
-GRACE_SECONDS = 3.0  # for a worker to end before it is killed
-BAD_STARTS = 3  # in a row, once a worker has been able to start
+from cosen.comparing.jobs import Job, Message, Outcome, Schedule, reason_for, run_job
+from cosen.errors import InputError
+
+EXIT_SECONDS = 1.0
+"""How long a worker may take to exit after its stdin has closed."""
+
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -42,6 +36,8 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
 )
 
+_Worker: TypeAlias = subprocess.Popen[bytes]
+
 
 def run_locally(
     jobs: Sequence[Job],
@@ -49,239 +45,173 @@ def run_locally(
     workers: int,
     on_progress: Callable[[str, int, int], None],
     on_outcome: Callable[[Outcome], None],
+    on_event: Callable[[str, Any], None] = lambda _, __: None,
 ) -> list[Outcome]:
-    """Run jobs in processes here, each on its share of the cores.
+    """Run jobs in worker processes, each on its share of the cores.
 
-    A job that fails, or whose process dies, fails alone, with those that wait for it.
+    If a job fails or its process dies, the jobs that depend on it fail too; all others run.
 
     Args:
-        jobs: What to do.
-        workers: How many at once.
-        on_progress: Told a job's name, done and total, a few times a second; in this process.
-        on_outcome: Told how each job ended; in this process.
+        jobs: The jobs to run.
+        workers: The number of worker processes.
+        on_progress: Callback for progress, a few times a second: name of the job, done, total.
+        on_outcome: Callback for the outcome of each job.
+        on_event: Callback for events of a job: name of the job, value.
 
     Returns:
-        How each job ended, in the order given.
+        The outcomes, in the order of the jobs.
     """
     if workers < 1:
-        raise InputError(f"workers must be 1 or more, got {workers}")
-    if multiprocessing.current_process().name == WORKER_NAME:
-        # A script without a guard, imported by its own worker. The parent says what to do.
-        raise SystemExit(1)
-    schedule, listener = Schedule(jobs, on_outcome), Listener(on_progress)
-    crew = _Crew(size=workers, threads=max(1, usable_cores() // workers))
+        raise InputError(f"workers must be at least 1, got {workers}")
+    schedule = Schedule(jobs, on_progress, on_outcome, on_event)
+    threads = max(1, usable_cores() // workers)
+    messages: SimpleQueue[tuple[_Worker, Message]] = SimpleQueue()
+    running: dict[_Worker, Job] = {}
+    idle: list[_Worker] = []
+    started: list[_Worker] = []
     try:
         while not schedule.is_over:
-            crew.deal(schedule)
-            crew.listen(schedule, listener)
-    except BaseException:
-        crew.dismiss(at_once=True)
-        raise
-    crew.dismiss()
+            while len(running) < workers and (job := schedule.next_job()) is not None:
+                idle = [worker for worker in idle if worker.poll() is None]
+                if not idle:
+                    idle.append(_start_worker(threads))
+                    started += idle
+                worker = idle.pop()
+                running[worker] = job
+                # One thread per job: Windows cannot wait for several pipes at once.
+                Thread(target=_exchange, args=(worker, job, messages), daemon=True).start()
+            try:
+                worker, message = messages.get(timeout=1)  # Windows needs a timeout for Ctrl-C
+            except Empty:
+                continue
+            schedule.handle(running[worker].name, message)
+            if isinstance(message, Outcome):
+                del running[worker]
+                idle.append(worker)
+        for worker in idle:
+            _close_pipe(worker.stdin)
+        for worker in idle:
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(EXIT_SECONDS)
+    finally:
+        for worker in started:
+            worker.kill()
+        for worker in started:
+            worker.wait()
+            if worker not in running:  # else its thread closes the pipes
+                _close_pipe(worker.stdin, worker.stdout)
     return schedule.outcomes
 
 
 def usable_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def limit_threads(threads: int) -> None:
-    """Let torch, BLAS and OpenMP use so many threads in this process and those that it starts."""
-    for name in THREAD_VARIABLES:  # for libraries yet to be loaded
-        os.environ[name] = str(threads)
+def thread_variables(threads: int) -> dict[str, str]:
+    """Return the environment that limits OpenMP and BLAS to a number of threads."""
+    return dict.fromkeys(THREAD_VARIABLES, str(threads))
+
+
+def _start_worker(threads: int) -> _Worker:
+    """Start a worker as a new program, so that it does not import the ``__main__`` of this one."""
+    program = (
+        f"import sys; sys.path[:] = {sys.path!r}; "
+        f"from cosen.comparing.processes import serve; serve(threads={threads})"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | thread_variables(threads),
+        # Ctrl-C reaches only the parent, which then ends the workers.
+        start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+    )
+
+
+def _exchange(worker: _Worker, job: Job, messages: SimpleQueue[tuple[_Worker, Message]]) -> None:
+    """Send a job to a worker and collect its messages until the job has an outcome."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    try:
+        package = cloudpickle.dumps(job)
+    except Exception as error:  # pickling calls code of the user
+        reason = f"it cannot be sent to another process ({reason_for(error)})"
+        messages.put((worker, Outcome(job.name, reason)))
+        return
+    try:
+        pickle.dump((job.name, package), worker.stdin)
+        worker.stdin.flush()
+        message: Message | None = None
+        while not isinstance(message, Outcome):
+            message = pickle.load(worker.stdout)
+            messages.put((worker, message))
+    except (EOFError, OSError, pickle.UnpicklingError):
+        reason = _reason_for_exit(worker.wait())
+        _close_pipe(worker.stdin, worker.stdout)
+        messages.put((worker, Outcome(job.name, reason)))
+
+
+def _reason_for_exit(code: int) -> str:
+    if code == -9:  # SIGKILL, which does not exist on Windows
+        return "its process was killed by signal 9, perhaps because memory ran out"
+    if code < 0:
+        return f"its process was killed by signal {-code}"
+    return f"its process ended with exit code {code}"
+
+
+def _close_pipe(*pipes: IO[bytes] | None) -> None:
+    for pipe in pipes:
+        if pipe is not None:
+            with suppress(OSError):  # the worker has died
+                pipe.close()
+
+
+def serve(*, threads: int) -> None:
+    """Run the jobs that arrive on stdin until it closes: the main function of a worker."""
+    inbox, outbox = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)  # jobs read nothing from stdin
+    os.dup2(2, 1)  # and print to stderr
+    if hasattr(os, "register_at_fork"):  # a child of a job must not keep the pipe open
+        os.register_at_fork(after_in_child=lambda: os.dup2(nowhere, outbox.fileno()))
+    packages: SimpleQueue[tuple[str, bytes] | None] = SimpleQueue()
+
+    def receive() -> None:
+        with suppress(EOFError, OSError, pickle.UnpicklingError):
+            while True:
+                packages.put(pickle.load(inbox))
+        packages.put(None)  # ends an idle worker
+        time.sleep(EXIT_SECONDS)
+        os._exit(1)  # ends a worker that runs a job: the parent is gone
+
+    Thread(target=receive, daemon=True).start()
     import torch
-    from threadpoolctl import threadpool_limits
 
     torch.set_num_threads(threads)
-    threadpool_limits(threads)  # for those that are loaded
+    lock = Lock()  # a job may report from several threads
 
-
-@dataclass(frozen=True)
-class _Ready:
-    """A worker has started, and waits for its first job."""
-
-
-@dataclass(frozen=True)
-class _Ended:
-    """A worker's job has ended."""
-
-    reason: str | None
-
-
-_Message: TypeAlias = _Ready | News | _Ended
-
-
-@dataclass(eq=False)
-class _Worker:
-    process: SpawnProcess
-    connection: Connection
-    is_ready: bool = False
-    job: Job | None = None
-
-
-class _Crew:
-    """The workers, as the parent sees them."""
-
-    def __init__(self, *, size: int, threads: int) -> None:
-        self._size = size
-        self._threads = threads
-        self._workers: list[_Worker] = []
-        self._bad_starts_left = 0  # none until a worker has been able to start
-
-    def deal(self, schedule: Schedule) -> None:
-        """Give jobs that could start to workers that are idle, and start workers for the rest."""
-        for worker in self._workers:
-            if worker.is_ready and worker.job is None:
-                worker.job = schedule.take()
-                if worker.job is not None:
-                    with suppress(OSError):  # it has died, which is noticed when listening
-                        worker.connection.send_bytes(pickle.dumps(worker.job))
-        starting = sum(not worker.is_ready for worker in self._workers)
-        wanted = len(schedule.ready()) - starting
-        for _ in range(min(wanted, self._size - len(self._workers))):
-            self._start()
-
-    def listen(self, schedule: Schedule, listener: Listener) -> None:
-        """Wait for news or a death, and act on it."""
-        handles = [worker.connection for worker in self._workers]
-        sentinels = [worker.process.sentinel for worker in self._workers]
-        # A child of a dead worker may keep both open: so look at the processes now and then.
-        wait([*handles, *sentinels], timeout=1)
-        for worker in list(self._workers):
-            is_dead = not worker.process.is_alive()  # asked first: its last words are read below
-            for message in _messages(worker):
-                self._act_on(message, worker, schedule, listener)
-            if is_dead:
-                self._bury(worker, schedule)
-
-    def dismiss(self, *, at_once: bool = False) -> None:
-        """End the workers, and kill those that do not."""
+    def send(message: Message) -> None:
         try:
-            for worker in self._workers:
-                worker.connection.close()  # ends one that waits for a job
-                if at_once or not worker.is_ready:
-                    worker.process.terminate()
-            deadline = time.monotonic() + GRACE_SECONDS
-            for worker in self._workers:
-                worker.process.join(max(0, deadline - time.monotonic()))
-        finally:
-            for worker in self._workers:
-                worker.process.kill()
-                worker.process.join()
-
-    def _start(self) -> None:
-        ours, theirs = multiprocessing.Pipe()
-        process = multiprocessing.get_context("spawn").Process(
-            target=_serve, args=(theirs, self._threads), name=WORKER_NAME, daemon=True
-        )
-        with theirs, _interrupts_held_back():
-            process.start()
-            self._workers.append(_Worker(process, ours))
-
-    def _act_on(
-        self, message: _Message, worker: _Worker, schedule: Schedule, listener: Listener
-    ) -> None:
-        match message:
-            case _Ready():
-                worker.is_ready = True
-                self._bad_starts_left = BAD_STARTS
-            case _Ended(reason) if worker.job is not None:
-                job, worker.job = worker.job, None
-                schedule.end(job.name, reason)
-            case Progress() | Note() if worker.job is not None:
-                listener.hear(worker.job.name, message)
-
-    def _bury(self, worker: _Worker, schedule: Schedule) -> None:
-        self._workers.remove(worker)
-        worker.connection.close()
-        death = _death(worker.process.exitcode)
-        if worker.job is not None:
-            schedule.end(worker.job.name, f"its process {death}")
-        elif not worker.is_ready:
-            self._bad_starts_left -= 1
-            if self._bad_starts_left < 0:
-                raise RunError(
-                    f"a worker process could not be started (it {death}); if this is a script, "
-                    "put its code under if __name__ == '__main__':"
-                )
-
-
-def _messages(worker: _Worker) -> Iterator[_Message]:
-    """What a worker has said so far."""
-    try:
-        while worker.connection.poll():
-            yield worker.connection.recv()
-    except (EOFError, OSError):  # it is about to be dead
-        worker.process.join(1)
-
-
-def _death(code: int | None) -> str:
-    if code == -9:  # SIGKILL, by number, since Windows has none
-        return "was killed by signal 9, perhaps for lack of memory"
-    if code is not None and code < 0:
-        return f"was killed by signal {-code}"
-    return f"ended with exit code {code}"
-
-
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Ctrl-C waits, here and in a process that is started: it would print a traceback of its own.
-
-    The process lets go of it in ``_serve``.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    from multiprocessing.resource_tracker import ensure_running
-
-    ensure_running()  # it is started with the first process, and would let go of interrupts
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _serve(connection: Connection, threads: int) -> None:
-    """A worker: does jobs as they come, until the parent has no more or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    limit_threads(threads)
-    one_at_a_time = threading.Lock()  # a job may report from several threads
-
-    def tell(message: _Message) -> None:
-        try:
-            with one_at_a_time:
-                connection.send(message)
+            with lock:
+                pickle.dump(message, outbox)
+                outbox.flush()
         except OSError:
             os._exit(1)  # the parent is gone
 
-    tell(_Ready())
-    while True:
-        try:
-            package = connection.recv_bytes()
-        except (EOFError, OSError):
-            return
-        tell(_Ended(_unpack_and_do(package, tell)))
-        gc.collect()  # the next job may need what this one leaves lying about
+    while (package := packages.get()) is not None:
+        _run_package(*package, send)
+        del package
+        gc.collect()  # free memory for the next job
 
 
-def _unpack_and_do(package: bytes, tell: Callable[[News], None]) -> str | None:
+def _run_package(name: str, package: bytes, send: Callable[[Message], None]) -> None:
     try:
         job: Job = pickle.loads(package)
-    except Exception as error:  # a function of a module that is not to be found, say
-        return reason_for(error)
-    return carry_out(job, tell)
-
-
-def _end_with_parent() -> None:
-    """End this process once its parent has ended, in whatever way and whatever it is doing."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+    except Exception as error:  # for example a module that cannot be imported
+        send(Outcome(name, reason_for(error)))
+    else:
+        run_job(job, send)

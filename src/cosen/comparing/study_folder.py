@@ -1,27 +1,73 @@
-"""The study folder: a run folder for each method and seed, and what they say together.
+"""The study folder: a run folder for each method and seed, and their comparison.
 
-| file | what it holds |
+| file | contents |
 |---|---|
-| ``study.json`` | the settings that all runs share, methods and their options, seeds, the command |
+| ``study.json`` | settings of all runs, methods and their options, seeds, the command |
 | ``runs/METHOD/SEED/`` | a run folder, as ``cosen train`` leaves it |
 | ``failures.json`` | why runs are missing, by method and seed |
-| ``leaderboard.json``, ``.csv``, ``.md`` | methods side by side |
-| ``choice.json`` | which method to take, and why |
+| ``leaderboard.json``, ``.csv``, ``.md`` | methods compared |
+| ``choice.json`` | which method to use, and why |
 """
 
-import json
-from collections.abc import Mapping
+import re
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from cosen.comparing.choice import Choice
 from cosen.comparing.leaderboard import Leaderboard
+from cosen.data.cache_folder import key_of
 from cosen.errors import RunError
 from cosen.training.files import write_text
+from cosen.training.records import Record, StartRecord
 from cosen.training.run_folder import RunFolder
 
 Failures = dict[str, dict[int, str]]
 """Why there is no run, by method and seed."""
+
+MAX_NAME = 100
+"""Longest name of a method's folder, before the hash."""
+
+NOT_FINISHED = "the study is not finished; run the same command again"
+
+
+class MethodRecord(BaseModel):
+    """A method of a study.
+
+    Attributes:
+        method: Its name; None for an object of the user.
+        options: Its options; for an object, its attributes as text.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: str | None
+    options: dict[str, Any]
+
+
+class StudyRecord(StartRecord):
+    """``study.json``: how a study was started.
+
+    Attributes:
+        methods: The methods by label, such as ``cosen`` or ``cosen(margin=4)``.
+        seeds: The seeds.
+        data: Changes with any image, label or class.
+    """
+
+    FILE = "study.json"
+
+    methods: dict[str, MethodRecord]
+    seeds: tuple[int, ...]
+    data: str
+
+
+class FailuresRecord(Record):
+    """``failures.json``: why runs are missing."""
+
+    FILE = "failures.json"
+
+    failures: Failures
 
 
 class StudyFolder:
@@ -36,77 +82,67 @@ class StudyFolder:
 
     @classmethod
     def existing(cls, path: Path | str) -> "StudyFolder":
-        """A folder that holds a study; anything else is refused."""
+        """Return a folder that holds a study; raise an error for any other."""
         study = cls(path)
         if not study.has_study:
-            raise RunError(f"{path} is not a study folder: there is no study.json in it")
+            raise RunError(f"{path} is not a study folder: it has no study.json")
         return study
 
     @property
     def has_study(self) -> bool:
-        return (self.path / "study.json").is_file()
+        return (self.path / StudyRecord.FILE).is_file()
 
-    def run(self, method: str, seed: int) -> RunFolder:
-        """The run folder of a method and a seed, there or not."""
-        return RunFolder(self.path / "runs" / method / str(seed))
+    def run(self, label: str, seed: int) -> RunFolder:
+        """Return the run folder of a method and a seed, whether it exists or not."""
+        return RunFolder(self.path / "runs" / _folder_name(label) / str(seed))
 
-    def has_runs(self, method: str = "*") -> bool:
+    def has_runs(self, label: str | None = None) -> bool:
         """Whether anything was learned, by any method or by this one."""
+        method = "*" if label is None else _folder_name(label)
         return any(
             any(self.path.glob(f"runs/{method}/*/{file}"))
             for file in ("checkpoint.pt", "metrics.json")
         )
 
     def finished_runs(self) -> dict[str, dict[int, RunFolder]]:
-        """The runs of this study that are finished, by method and seed."""
-        about = self.about()
+        """Return the finished runs of the study, by method and seed."""
+        record = self.record()
         found = {
-            method: {seed: self.run(method, seed) for seed in about["seeds"]}
-            for method in about["methods"]
+            label: {seed: self.run(label, seed) for seed in record.seeds}
+            for label in record.methods
         }
         return {
-            method: {seed: run for seed, run in by_seed.items() if run.is_finished}
-            for method, by_seed in found.items()
+            label: {seed: run for seed, run in by_seed.items() if run.is_finished}
+            for label, by_seed in found.items()
         }
 
-    def write_about(self, about: Mapping[str, Any]) -> None:
-        self._write_json("study.json", about)
-
-    def about(self) -> dict[str, Any]:
-        return self._read_json("study.json")
-
-    def write_failures(self, failures: Failures) -> None:
-        self._write_json("failures.json", failures)
+    def record(self) -> StudyRecord:
+        """Read ``study.json``."""
+        return StudyRecord.read(self.path, missing=NOT_FINISHED)
 
     def failures(self) -> Failures:
-        """Why runs are missing; empty until all have been tried once."""
-        if not (self.path / "failures.json").exists():
+        """Read why runs are missing; empty until all runs were tried once."""
+        if not (self.path / FailuresRecord.FILE).exists():
             return {}
-        return {
-            method: {int(seed): reason for seed, reason in by_seed.items()}
-            for method, by_seed in self._read_json("failures.json").items()
-        }
-
-    def write_results(self, board: Leaderboard, choice: Choice) -> None:
-        self._write_json("leaderboard.json", board.as_json())
-        write_text(self.path / "leaderboard.csv", board.csv())
-        sentences = " ".join([choice.sentence, *choice.caveats])
-        write_text(self.path / "leaderboard.md", f"{sentences}\n\n{board.markdown()}")
-        self._write_json("choice.json", choice.as_json())
+        return FailuresRecord.read(self.path).failures
 
     def leaderboard(self) -> Leaderboard:
-        return Leaderboard.from_json(self._read_json("leaderboard.json"))
+        """Read ``leaderboard.json``."""
+        return Leaderboard.read(self.path, missing=NOT_FINISHED)
 
-    def _write_json(self, name: str, found: Mapping[str, Any]) -> None:
-        write_text(self.path / name, json.dumps(found, indent=2, ensure_ascii=False))
+    def choice(self) -> Choice:
+        """Read ``choice.json``."""
+        return Choice.read(self.path, missing=NOT_FINISHED)
 
-    def _read_json(self, name: str) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise RunError(
-                f"{self.path} has no {name}: the study is not finished; run the same command again"
-            ) from error
-        except json.JSONDecodeError as error:
-            raise RunError(f"{self.path / name} is damaged: {error}") from error
-        return found
+    def write_results(self, board: Leaderboard, choice: Choice) -> None:
+        """Write the leaderboard in its three forms, and the choice."""
+        board.write(self.path)
+        write_text(self.path / "leaderboard.csv", board.csv())
+        write_text(self.path / "leaderboard.md", f"{choice}\n\n{board.markdown()}")
+        choice.write(self.path)
+
+
+def _folder_name(label: str) -> str:
+    """Return the label as the name of a folder, with a hash if it was changed."""
+    name = re.sub(r"[^\w .+=(),-]", "_", label)[:MAX_NAME]
+    return name if name == label else f"{name}-{key_of(label)[:8]}"

@@ -1,11 +1,12 @@
-"""The paper's way to learn costs: the outer step of Algorithm 1, usable in any training loop.
+"""Learned costs as in the paper: the outer step of Algorithm 1, for any training loop.
 
-Make ``learner = CostLearner(class_counts)``, use ``learner(logits, target)`` as the loss, and call
-``learner.step(val_logits, val_target, val_features)`` once an epoch.
+Create ``learner = CostLearner(class_counts)``, use ``learner(logits, target)`` as the loss, and
+call ``learner.step(val_logits, val_target, val_features)`` after each epoch.
 """
 
 import math
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -14,8 +15,9 @@ from cosen import functional as F
 from cosen.costs.learned import CostStep, LearnedCosts
 from cosen.costs.objective import Objective, validation_rates
 from cosen.errors import InputError
-from cosen.functional.checks import check_costs, check_misclassification_costs, check_tensor
+from cosen.functional.checks import check_choice, check_misclassification_costs, check_tensor
 from cosen.functional.costs import FLOOR, RelativeTo
+from cosen.functional.reduction import classes_last
 from cosen.losses import (
     CostSensitiveCrossEntropyLoss,
     CostSensitiveHingeLoss,
@@ -33,32 +35,43 @@ LOSSES = {
 }
 
 
-class CostLearner(LearnedCosts):
-    """A cost-sensitive loss whose costs are learned from frequencies, separability and errors.
+@dataclass(frozen=True, eq=False)
+class PaperCostStep(CostStep):
+    """Step of :class:`CostLearner`."""
 
-    After each epoch :meth:`step` compares the validation error with the least so far, works out
-    the target T from the class frequencies H, the separability S and the errors R, and moves the
-    costs towards it. The costs matter in training only; the network is used as it is afterwards.
+    cost_lr: float  # γ_ξ of the step
+    target_costs: Tensor  # T, shape (C, C)
+    separability: Tensor | None  # S, shape (C, C); None if it is not used
+
+
+class CostLearner(LearnedCosts):
+    """Cost-sensitive loss with costs learned from frequencies, separability and errors.
+
+    After each epoch :meth:`step` compares the validation error with the lowest one so far,
+    computes the target T from the class frequencies H, the separability S and the errors R, and
+    moves the costs towards T. Costs are used in training only.
 
     Args:
-        class_counts: Training samples of each class, shape ``(C,)``.
+        class_counts: Training samples per class, shape ``(C,)``.
         loss: ``"cross_entropy"``, ``"hinge"`` or ``"mse"``.
-        cost_lr: γ_ξ, the share of the way to T that a step goes.
-        acceptance: What to do when the validation error has risen above the least so far:
+        cost_lr: γ_ξ, the step size: 0 is no step, 1 goes to T.
+        acceptance: What to do if the validation error rises above the lowest one so far:
             ``"shrink"`` multiplies γ_ξ by ``shrink`` (Algorithm 1), ``"revert"`` also undoes the
-            step before (the paper's text), ``"always"`` goes on.
-        shrink: The factor for γ_ξ.
-        objective: What the validation error measures; see :func:`validation_error`.
+            last step (the paper's text), ``"always"`` does nothing.
+        shrink: Factor for γ_ξ.
+        objective: What the validation error measures; see :class:`~cosen.costs.Objective`.
         separability_mean: μ₁.
-        separability_std: σ₁; infinite (the default) leaves S out, and then it costs no time.
+        separability_std: σ₁; infinite (the default) omits S, which then costs no time.
         confusion_mean: μ₂.
-        confusion_std: σ₂; infinite leaves R out.
+        confusion_std: σ₂; infinite omits R.
         separability_every: Steps between two computations of S.
         relative_to: Whether h is relative to the ``"total"`` or to the ``"largest"`` class.
-        floor: The least cost.
-        expert: An expert's misclassification costs ξ′, shape ``(C, C)``, to blend into T.
-        expert_weight: The share of the expert in T, 0 to 1 (in log space).
-        label_smoothing: As in the losses.
+        floor: Lower bound of the costs.
+        misclassification_costs: ξ′, shape ``(C, C)``, to blend into T.
+        misclassification_weight: Share of ξ′ in T, 0 to 1 (in log space).
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        label_smoothing: As in the other losses.
+        ignore_index: Class index of samples to ignore, in the loss and in :meth:`step`.
 
     Example:
         >>> learner = CostLearner([90, 10])
@@ -68,10 +81,11 @@ class CostLearner(LearnedCosts):
                       [0.7517, 0.0375]]))
     """
 
+    state_names = ("cost_lr",)
     frequency_matrix: Tensor
     previous_costs: Tensor
     separability: Tensor
-    expert_costs: Tensor | None
+    misclassification_costs: Tensor | None
 
     def __init__(
         self,
@@ -81,7 +95,7 @@ class CostLearner(LearnedCosts):
         cost_lr: float = 1.0,
         acceptance: Acceptance = "shrink",
         shrink: float = 0.01,
-        objective: Objective | Numbers = "overall",
+        objective: Objective | str | Numbers = "overall",
         separability_mean: float = 1.0,
         separability_std: float = math.inf,
         confusion_mean: float = 0.7,
@@ -89,100 +103,109 @@ class CostLearner(LearnedCosts):
         separability_every: int = 10,
         relative_to: RelativeTo = "total",
         floor: float = FLOOR,
-        expert: Numbers | None = None,
-        expert_weight: float = 0.5,
+        misclassification_costs: Numbers | None = None,
+        misclassification_weight: float = 0.5,
+        reduction: F.Reduction = "mean",
         label_smoothing: float = 0.0,
+        ignore_index: int = -100,
     ) -> None:
-        _check_choice("loss", loss, LOSSES)
-        _check_choice("acceptance", acceptance, get_args(Acceptance))
-        for name, value, low, high in (
-            ("cost_lr", cost_lr, 0.0, 1.0),
-            ("shrink", shrink, 0.0, 1.0),
-            ("expert_weight", expert_weight, 0.0, 1.0),
+        check_choice(loss, LOSSES, name="loss")
+        check_choice(acceptance, get_args(Acceptance), name="acceptance")
+        for name, value in (
+            ("cost_lr", cost_lr),
+            ("shrink", shrink),
+            ("misclassification_weight", misclassification_weight),
         ):
-            if not low <= value <= high:
-                raise InputError(f"{name} must lie in [{low:g}, {high:g}], but is {value}")
+            if not 0 <= value <= 1:
+                raise InputError(f"{name} must lie in [0, 1], but is {value}")
         if separability_every < 1:
             raise InputError(f"separability_every must be at least 1, but is {separability_every}")
         frequencies = F.class_frequencies(
             as_numbers(class_counts, name="class_counts"), relative_to=relative_to
         )
         classes = len(frequencies)
-        ones = torch.ones(classes, classes)
-        super().__init__(LOSSES[loss](ones, label_smoothing=label_smoothing), objective)
+        super().__init__(
+            classes,
+            objective,
+            reduction=reduction,
+            label_smoothing=label_smoothing,
+            ignore_index=ignore_index,
+        )
+        self.function = LOSSES[loss].function
+        given = None
+        if misclassification_costs is not None:
+            name = "misclassification_costs"
+            given = as_numbers(misclassification_costs, name=name).float()
+            check_misclassification_costs(given, num_classes=classes, name=name)
+        self.register_buffer("misclassification_costs", given)
         self.register_buffer("frequency_matrix", F.frequency_matrix(frequencies))
-        self.register_buffer("previous_costs", ones.clone())
-        self.register_buffer("separability", ones.clone())
-        self.register_buffer("expert_costs", _expert_costs(expert, classes, floor))
+        self.register_buffer("previous_costs", torch.ones(classes, classes))
+        self.register_buffer("separability", torch.ones(classes, classes))
         self.acceptance = acceptance
         self.shrink = shrink
         self.separability_mean, self.separability_std = separability_mean, separability_std
         self.confusion_mean, self.confusion_std = confusion_mean, confusion_std
         self.separability_every = separability_every
         self.floor = floor
-        self.expert_weight = expert_weight
+        self.misclassification_weight = misclassification_weight
         self.cost_lr = cost_lr
-        self._target_costs(ones / classes)  # refuses bad means and deviations now
+        self._target_costs(self.costs / classes)  # checks the means and deviations
 
     @property
     def needs_features(self) -> bool:
-        """Whether S takes part, so that :meth:`step` needs features."""
+        """Whether S is used, so that :meth:`step` needs features."""
         return math.isfinite(self.separability_std)
 
     @torch.no_grad()
-    def step(self, logits: Tensor, target: Tensor, features: Tensor | None = None) -> CostStep:
-        """Judge the last step by the validation error, and take the next.
+    def step(self, logits: Tensor, target: Tensor, features: Tensor | None = None) -> PaperCostStep:
+        """Evaluate the last step by the validation error, and take the next one.
 
         Args:
-            logits: What the network gives for the validation split, shape ``(V, C)``.
-            target: Its classes, shape ``(V,)``.
-            features: Its penultimate features, shape ``(V, D)``; needed only where S takes part.
+            logits, target: As in :meth:`LearnedCosts.step`.
+            features: Penultimate features, shape ``(V, D)`` or ``(V, D, d1, ...)``; needed only if
+                S is used.
         """
-        logits, target = self._checked_validation(logits, target)
+        logits, target, kept = self._validation(logits, target)
+        separability = None
         if self.needs_features and self.steps % self.separability_every == 0:
-            if features is None:
-                raise InputError("the separability takes part: give step() the features too")
-            check_tensor(features, name="features")
-            if len(features) != len(target):
-                raise InputError(
-                    f"step() was given features of {len(features)} samples, but {len(target)} "
-                    "classes"
-                )
-            separability = F.class_separability(
-                features.to(self.costs.device), target, num_classes=len(self.costs)
-            )
-        else:
-            separability = None
-        counts, error, accepted = self._judge(logits, target)
-        if not accepted:
-            self._answer_a_rise()
+            separability = self._separability(features, target, kept)
+        counts, error, accepted = self._evaluate(logits, target)
+        if not accepted and self.acceptance != "always":
+            self.cost_lr *= self.shrink
+        if not accepted and self.acceptance == "revert":
+            self.costs.copy_(self.previous_costs)
         if separability is not None:
             self.separability.copy_(separability)
-            self._say_which_classes_lack(counts.sum(1), least=2, what="separability")
-        self._say_which_classes_lack(counts.sum(1), least=1, what="errors")
+            self._warn_missing_classes(counts.sum(1), least=2, what="separability")
+        self._warn_missing_classes(counts.sum(1), least=1, what="errors")
         confusion = validation_rates(counts)
         goal = self._target_costs(confusion)
         self.previous_costs.copy_(self.costs)
         self.costs.copy_(F.step_costs(self.costs, goal, cost_lr=self.cost_lr, floor=self.floor))
         self.steps += 1
-        return CostStep(
+        return PaperCostStep(
             number=self.steps,
             val_error=error,
             best_error=self.best_error,
             accepted=accepted,
-            cost_lr=self.cost_lr,
             costs=self.costs.clone(),
-            target_costs=goal,
             confusion=confusion,
+            cost_lr=self.cost_lr,
+            target_costs=goal,
             separability=self.separability.clone() if self.needs_features else None,
         )
 
-    def _answer_a_rise(self) -> None:
-        """Do what ``acceptance`` asks for where the error rose."""
-        if self.acceptance != "always":
-            self.cost_lr *= self.shrink
-        if self.acceptance == "revert":
-            self.costs.copy_(self.previous_costs)
+    def _separability(self, features: Tensor | None, target: Tensor, kept: Tensor) -> Tensor:
+        if features is None:
+            raise InputError("step() needs features because the separability is used")
+        check_tensor(features, name="features")
+        features = classes_last(features)
+        if len(features) != len(kept):
+            raise InputError(
+                f"step() needs features of {len(kept)} samples, but was given {len(features)}"
+            )
+        features = features.to(self.costs.device)[kept]
+        return F.class_separability(features, target, num_classes=len(self.costs))
 
     def _target_costs(self, confusion: Tensor) -> Tensor:
         goal = F.target_costs(
@@ -195,34 +218,8 @@ class CostLearner(LearnedCosts):
             confusion_std=self.confusion_std,
             floor=self.floor,
         )
-        if self.expert_costs is None:
+        if self.misclassification_costs is None:
             return goal
-        blended = torch.lerp(goal.log(), self.expert_costs.log(), self.expert_weight).exp()
+        given = F.costs_from_misclassification(self.misclassification_costs, floor=self.floor)
+        blended = torch.lerp(goal.log(), given.log(), self.misclassification_weight).exp()
         return F.project_costs(blended, floor=self.floor)
-
-    def get_extra_state(self) -> dict[str, Any]:
-        return {"cost_lr": self.cost_lr, "best_error": self.best_error, "steps": self.steps}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        self._check_state(state, like="cost_lr")
-        self.cost_lr = float(state["cost_lr"])
-        self.best_error = float(state["best_error"])
-        self.steps = int(state["steps"])
-
-    def extra_repr(self) -> str:
-        return f"cost_lr={self.cost_lr:g}, acceptance={self.acceptance!r}, steps={self.steps}"
-
-
-def _expert_costs(expert: Numbers | None, classes: int, floor: float) -> Tensor | None:
-    if expert is None:
-        return None
-    matrix = as_numbers(expert, name="expert").float()
-    check_misclassification_costs(matrix, num_classes=classes, name="expert")
-    costs = F.costs_from_misclassification(matrix, floor=floor)
-    check_costs(costs)
-    return costs
-
-
-def _check_choice(name: str, value: object, choices: Any) -> None:
-    if value not in choices:
-        raise InputError(f"{name} must be one of {', '.join(choices)}, but is {value!r}")

@@ -1,18 +1,19 @@
-"""What all learned costs share: a loss with costs in it, and a step once an epoch."""
+"""Base classes of learned costs: a loss whose costs change in a step after each epoch."""
 
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from cosen import functional as F
-from cosen.costs.objective import Objective, checked_objective, validation_error
+from cosen.costs.objective import Objective
 from cosen.errors import InputError
-from cosen.functional.checks import check_class_indices, check_logits, check_tensor
+from cosen.functional.checks import check_tensor
+from cosen.functional.reduction import prepare_batch
 from cosen.losses import CostSensitiveLoss, Numbers
 
 _log = logging.getLogger("cosen")
@@ -20,53 +21,58 @@ _log = logging.getLogger("cosen")
 
 @dataclass(frozen=True, eq=False)
 class CostStep:
-    """One step of the costs, and all that led to it.
+    """Result of one step of the costs.
 
     Attributes:
-        number: Counted from 1.
-        val_error: E_val of the network as it came out of the epoch before.
-        best_error: The least E_val so far.
-        accepted: Whether the error did not rise above the least so far; the first step always is.
-        cost_lr: γ_ξ that the step was taken with.
+        number: Number of the step, from 1.
+        val_error: E_val, the validation error before the step.
+        best_error: Lowest validation error so far.
+        accepted: Whether the error is not above the lowest error before it.
         costs: ξ after the step, shape ``(C, C)``.
-        target_costs: T.
-        confusion: R, row rates on the validation split.
-        separability: S, or None where its factor is switched off.
-        strengths: The few numbers behind the costs, by name, where there are any.
+        confusion: R, row rates on the validation split, shape ``(C, C)``.
     """
 
     number: int
     val_error: float
     best_error: float
     accepted: bool
-    cost_lr: float
     costs: Tensor
-    target_costs: Tensor
     confusion: Tensor
-    separability: Tensor | None
-    strengths: Mapping[str, float] = field(default_factory=dict)
 
 
-class LearnedCosts(torch.nn.Module, ABC):
-    """A cost-sensitive loss whose costs take a :meth:`step` after each epoch.
+class LearnedCosts(CostSensitiveLoss, ABC):
+    """Base class: a cost-sensitive loss with a :meth:`step` of the costs after each epoch.
 
     Args:
-        criterion: The loss, with the costs to start from.
-        objective: What validation measures, see :func:`~cosen.costs.validation_error`.
+        num_classes: Number of classes C. The costs start at 1.
+        objective: What the validation error measures, see :class:`~cosen.costs.Objective`.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        label_smoothing: As in the other losses.
+        ignore_index: Class index of samples to ignore, in the loss and in :meth:`step`.
     """
 
-    def __init__(self, criterion: CostSensitiveLoss, objective: Objective | Numbers) -> None:
-        super().__init__()
-        self.criterion = criterion
-        self.objective = checked_objective(objective, num_classes=len(self.costs))
+    state_names: ClassVar[tuple[str, ...]]
+    """Learned numbers that the state dict contains."""
+
+    def __init__(
+        self,
+        num_classes: int,
+        objective: Objective | str | Numbers,
+        *,
+        reduction: F.Reduction,
+        label_smoothing: float,
+        ignore_index: int,
+    ) -> None:
+        super().__init__(
+            torch.ones(num_classes, num_classes),
+            reduction=reduction,
+            label_smoothing=label_smoothing,
+            ignore_index=ignore_index,
+        )
+        self.objective = Objective.of(objective, num_classes=num_classes)
         self.best_error = math.inf
         self.steps = 0
-        self._said: set[str] = set()
-
-    @property
-    def costs(self) -> Tensor:
-        """ξ, shape ``(C, C)``."""
-        return self.criterion.costs
+        self._warned: set[str] = set()
 
     @property
     def needs_features(self) -> bool:
@@ -74,73 +80,86 @@ class LearnedCosts(torch.nn.Module, ABC):
         return False
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """The cost-sensitive loss with the present costs."""
         self._check_outputs(logits)
-        loss: Tensor = self.criterion(logits, target)
-        return loss
+        return super().forward(logits, target)
 
     @abstractmethod
     def step(self, logits: Tensor, target: Tensor, features: Tensor | None = None) -> CostStep:
-        """Judge the network by the validation split, and change the costs.
+        """Evaluate the network on the validation split and change the costs.
 
         Args:
-            logits: What the network gives for the validation split, shape ``(V, C)``.
-            target: Its classes, shape ``(V,)``.
-            features: Its penultimate features, shape ``(V, D)``, where they are needed.
+            logits: Network outputs for the validation split, shape ``(V, C)`` or
+                ``(V, C, d1, ...)``.
+            target: True classes, shape ``(V,)`` or ``(V, d1, ...)``.
+            features: Penultimate features, shape ``(V, D)`` or ``(V, D, d1, ...)``, if
+                :attr:`needs_features`.
         """
 
-    def _checked_validation(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Both on the device of the costs; what nothing can be learned from is refused.
+    def _validation(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Check and flatten validation outputs, and remove the ignored ones.
 
-        All checks come before any change, so that a step that fails can be taken again.
+        All checks run before any change, so a failed step can be repeated.
+
+        Returns:
+            Logits ``(K, C)`` and classes ``(K,)`` on the device of the costs, and which of the
+            ``N`` samples or pixels they are, a mask ``(N,)``.
         """
         check_tensor(logits, name="logits")
-        check_logits(logits.detach().cpu())  # once an epoch its values may be read anywhere
-        self._check_outputs(logits)
-        if len(logits) == 0:
-            raise InputError("validation has no samples: costs cannot be learned without any")
         check_tensor(target, name="target")
-        is_whole = not target.is_floating_point() and not target.is_complex()
-        if is_whole and bool((target < 0).any()):
-            raise InputError(
-                f"target of step() must be classes, but has {int(target.min())}: leave samples to "
-                "be ignored out of it, and out of the logits"
-            )
-        check_class_indices(target, samples=len(logits), num_classes=len(self.costs), name="target")
+        self._check_outputs(logits)
+        if target.is_floating_point():
+            raise InputError(f"target of step() must be class indices, but is {target.dtype}")
+        batch = prepare_batch(  # on the CPU, where values are checked too
+            logits.detach().cpu(), target.cpu(), reduction="none", ignore_index=self.ignore_index
+        )
+        kept = batch.target != self.ignore_index
+        if not bool(kept.any()):
+            raise InputError("validation has no samples: costs cannot be learned without any")
         device = self.costs.device
-        return logits.to(device), target.to(device)
+        return batch.logits[kept].to(device), batch.target[kept].to(device), kept.to(device)
 
     def _check_outputs(self, logits: Tensor) -> None:
         classes = len(self.costs)
-        if isinstance(logits, Tensor) and logits.ndim == 2 and logits.shape[1] != classes:
-            raise InputError(
-                f"the network has {logits.shape[1]} outputs, but there are costs for {classes} "
-                "classes: give the counts of as many classes as it has outputs"
-            )
+        if isinstance(logits, Tensor) and logits.ndim:
+            outputs = logits.shape[min(1, logits.ndim - 1)]
+            if outputs != classes:
+                raise InputError(
+                    f"the network has {outputs} outputs, but there are costs for {classes} "
+                    "classes: pass as many class counts as the network has outputs"
+                )
 
-    def _judge(self, logits: Tensor, target: Tensor) -> tuple[Tensor, float, bool]:
-        """The validation counts, their error, and whether that is no more than the least so far."""
+    def _evaluate(self, logits: Tensor, target: Tensor) -> tuple[Tensor, float, bool]:
+        """Return the confusion counts, the validation error, and whether it is accepted."""
         counts = F.confusion_matrix(target, logits.argmax(1), num_classes=len(self.costs))
-        error = validation_error(counts, self.objective)
+        error = self.objective.error(counts)
         accepted = error <= self.best_error
         self.best_error = min(error, self.best_error)
         return counts, error, accepted
 
-    def _check_state(self, state: Mapping[str, object], *, like: str) -> None:
-        if like not in state:
-            raise InputError(
-                f"this state is not that of {type(self).__name__}, but of another way to learn "
-                "costs: load it into the kind that it was saved from"
-            )
-
-    def _say_which_classes_lack(self, counts: Tensor, *, least: int, what: str) -> None:
-        """Say once of which classes there is too little to learn from."""
-        lacking = (counts < least).nonzero().flatten().tolist()
-        if lacking and what not in self._said:
-            self._said.add(what)
+    def _warn_missing_classes(self, counts: Tensor, *, least: int, what: str) -> None:
+        """Warn once about classes with fewer than ``least`` validation samples."""
+        missing = (counts < least).nonzero().flatten().tolist()
+        if missing and what not in self._warned:
+            self._warned.add(what)
             _log.warning(
-                "validation has %s of class %s: averages stand in for the %s",
+                "validation has %s of class %s: averages are used for the %s",
                 "no sample" if least == 1 else f"fewer than {least} samples",
-                ", ".join(map(str, lacking)),
+                ", ".join(map(str, missing)),
                 what,
             )
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in (*self.state_names, "best_error", "steps")}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        if state.keys() != self.get_extra_state().keys():
+            raise InputError(
+                f"the state is not that of {type(self).__name__}: load it into the class that "
+                "saved it"
+            )
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def extra_repr(self) -> str:
+        learned = [f"{name}={getattr(self, name):g}" for name in self.state_names]
+        return ", ".join([*learned, f"steps={self.steps}", f"reduction={self.reduction!r}"])

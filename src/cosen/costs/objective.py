@@ -1,118 +1,175 @@
-"""What validation measures, and how wrong a network is by it."""
+"""The objective: what the validation error measures, and how certain it is."""
 
-from typing import Literal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
 from cosen import functional as F
+from cosen.costs.cost_table import read_misclassification_costs
 from cosen.errors import InputError
 from cosen.functional.checks import check_misclassification_costs
 from cosen.losses import Numbers, as_numbers
 
-Objective = Literal["overall", "balanced"] | Tensor
-"""What the validation error measures; a tensor is an expert's misclassification costs ξ′."""
 
-_CHOICES = "objective must be 'overall', 'balanced' or a matrix of costs"
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """What a network is judged by: one of three weighted means of errors.
 
-
-def checked_objective(objective: Objective | Numbers, *, num_classes: int) -> Objective:
-    """The objective, a matrix as a tensor; what cannot be one is refused."""
-    if isinstance(objective, str):
-        if objective not in ("overall", "balanced"):
-            raise InputError(f"{_CHOICES}, but is {objective!r}")
-        return objective
-    if objective is None:
-        raise InputError(f"{_CHOICES}, but is None")
-    matrix = as_numbers(objective, name="objective").float()
-    check_misclassification_costs(matrix, num_classes=num_classes, name="objective")
-    if not bool(matrix.any()):
-        raise InputError("the costs in objective are all zero: then every decision is as good")
-    return matrix
-
-
-def validation_error(confusion: Tensor, objective: Objective = "overall") -> float:
-    """E_val of a confusion matrix of counts, between 0 (perfect) and 1.
-
-    Args:
-        confusion: Counts, row = true class, shape ``(C, C)``.
-        objective: ``"overall"`` is the share of samples that are wrong, ``"balanced"`` the mean
-            over classes of that share, a matrix ξ′ the mean cost over the largest cost.
-
-    Example:
-        >>> validation_error(torch.tensor([[9, 1], [1, 1]]), "balanced")
-        0.3...
+    Attributes:
+        name: ``"overall"`` is the share of samples that are wrong, ``"balanced"`` the mean over
+            classes of that share, ``"costs"`` the mean misclassification cost divided by the
+            largest one.
+        misclassification_costs: ξ′, row = true class, shape ``(C, C)``; only with ``"costs"``.
     """
-    if isinstance(objective, Tensor):
-        costs = objective.to(confusion.device, torch.float64)
+
+    name: Literal["overall", "balanced", "costs"]
+    misclassification_costs: Tensor | None = None
+
+    LABELS: ClassVar[dict[str, str]] = {
+        "overall": "overall accuracy",
+        "balanced": "mean class recall",
+        "costs": "mean misclassification cost",
+    }
+
+    @classmethod
+    def of(cls, value: "Objective | str | Numbers", *, num_classes: int | None = None) -> Self:
+        """Make an objective from its name or from a matrix of misclassification costs.
+
+        Args:
+            value: ``"overall"``, ``"balanced"``, a matrix ξ′, or an objective.
+            num_classes: The size that a matrix must have, if known.
+
+        Example:
+            >>> Objective.of("balanced").label, Objective.of([[0, 1], [5, 0]]).largest_cost
+            ('mean class recall', 5.0)
+        """
+        if isinstance(value, Objective):
+            value = value.name if value.misclassification_costs is None else value.matrix
+        if isinstance(value, str) and value in ("overall", "balanced"):
+            return cls(value)  # type: ignore[arg-type]
+        if isinstance(value, str) or value is None:
+            raise InputError(
+                f"objective must be 'overall', 'balanced' or a matrix of costs, but is {value!r}"
+            )
+        matrix = as_numbers(value, name="objective").float()
+        classes = len(matrix) if num_classes is None and matrix.ndim else num_classes
+        check_misclassification_costs(matrix, num_classes=classes, name="objective")
+        if not bool(matrix.any()):
+            raise InputError("the costs in objective are all zero: give at least one above zero")
+        return cls("costs", matrix)
+
+    @classmethod
+    def read(cls, text: str, class_names: tuple[str, ...]) -> Self:
+        """Make an objective from a setting: ``overall``, ``balanced`` or the path of a CSV."""
+        if text in ("overall", "balanced"):
+            return cls.of(text)
+        if not text.lower().endswith(".csv"):
+            raise InputError(
+                f"objective must be overall, balanced or a CSV of misclassification costs, but is "
+                f"{text!r}"
+            )
+        return cls.of(read_misclassification_costs(Path(text).expanduser(), class_names))
+
+    @property
+    def matrix(self) -> Tensor:
+        """The misclassification costs; only for ``"costs"``."""
+        assert self.misclassification_costs is not None
+        return self.misclassification_costs
+
+    @property
+    def label(self) -> str:
+        """Description of what it measures."""
+        return self.LABELS[self.name]
+
+    @property
+    def largest_cost(self) -> float | None:
+        """The largest misclassification cost, which errors are divided by; else None."""
+        return None if self.misclassification_costs is None else float(self.matrix.max())
+
+    def error(self, confusion: Tensor) -> float:
+        """Return E_val of a confusion matrix of counts, between 0 (perfect) and 1.
+
+        Args:
+            confusion: Counts, row = true class, shape ``(C, C)``.
+
+        Example:
+            >>> Objective.of("balanced").error(torch.tensor([[9, 1], [1, 1]]))
+            0.3...
+        """
+        if self.name == "overall":
+            return 1 - float(F.overall_accuracy(confusion.double()))
+        if self.name == "balanced":
+            return 1 - float(F.mean_recall(confusion.double()))
+        costs = self.matrix.to(confusion.device, torch.float64)
         return float((confusion * costs).sum() / confusion.sum() / costs.max())
-    if objective == "overall":
-        return 1 - float(F.overall_accuracy(confusion.double()))
-    if objective == "balanced":
-        return 1 - float(F.mean_recall(confusion.double()))
-    raise InputError(f"{_CHOICES}, but is {objective!r}")
+
+    def noise(self, confusion: Tensor) -> float:
+        """Return the standard error of :meth:`error` over samples.
+
+        Args:
+            confusion: Counts, row = true class, shape ``(C, C)``.
+
+        Example:
+            >>> round(Objective.of("balanced").noise(torch.tensor([[9, 1], [1, 1]])), 2)
+            0.18
+        """
+        counts = confusion.double()
+        totals = counts.sum(1)
+        if self.name == "balanced":
+            present = totals > 0
+            right, samples = counts.diagonal()[present], totals[present]
+            recall = (right + 0.5) / (samples + 1)  # one sample of a class is not a certainty
+            variances = recall * (1 - recall) / samples
+            return float(variances.sum().sqrt() / present.sum())
+        if self.name == "costs":
+            costs = self.matrix.to(counts.device, torch.float64) / self.matrix.max()
+            mean = (counts * costs).sum() / totals.sum()
+            variance = (counts * (costs - mean).square()).sum() / totals.sum()
+        else:
+            right_share = counts.diagonal().sum() / totals.sum()
+            variance = right_share * (1 - right_share)
+        return float((variance / totals.sum()).sqrt())
+
+    def class_importance(self, class_counts: Tensor) -> Tensor:
+        """Return the weight of an error on a sample of each class, shape ``(C,)``.
+
+        With misclassification costs it is the mean cost of a class's errors.
+
+        Args:
+            class_counts: Samples of each class, shape ``(C,)``.
+
+        Example:
+            >>> Objective.of("balanced").class_importance(torch.tensor([90, 10]))
+            tensor([ 1.1111, 10.0000])
+        """
+        counts = class_counts.to(torch.float32)
+        if self.name == "overall":
+            return torch.ones_like(counts)
+        if self.name == "balanced":
+            return counts.sum() / counts
+        costs = self.matrix.to(counts.device, torch.float32)
+        mean = (costs.sum(1) - costs.diagonal()) / max(1, len(costs) - 1)
+        return mean.clamp(min=1e-3 * float(costs.max()))  # for a class whose errors cost nothing
 
 
-def validation_noise(confusion: Tensor, objective: Objective = "overall") -> float:
-    """The standard error of :func:`validation_error`: what it varies by from sample to sample.
-
-    Args:
-        confusion: Counts, row = true class, shape ``(C, C)``.
-        objective: As in :func:`validation_error`.
-
-    Example:
-        >>> round(validation_noise(torch.tensor([[9, 1], [1, 1]]), "balanced"), 2)
-        0.18
-    """
-    counts = confusion.double()
-    totals = counts.sum(1)
-    if isinstance(objective, str) and objective == "balanced":
-        present = totals > 0
-        right, samples = counts.diagonal()[present], totals[present]
-        recall = (right + 0.5) / (samples + 1)  # one sample of a class is not a certainty
-        variances = recall * (1 - recall) / samples
-        return float(variances.sum().sqrt() / present.sum())
-    if isinstance(objective, Tensor):
-        costs = objective.to(counts.device, torch.float64) / objective.max()
-        mean = (counts * costs).sum() / totals.sum()
-        variance = (counts * (costs - mean).square()).sum() / totals.sum()
-    else:
-        right_share = counts.diagonal().sum() / totals.sum()
-        variance = right_share * (1 - right_share)
-    return float((variance / totals.sum()).sqrt())
+OVERALL = Objective("overall")
+BALANCED = Objective("balanced")
 
 
 def validation_rates(counts: Tensor) -> Tensor:
-    """R of a confusion matrix of counts, shape ``(C, C)``.
+    """Return R, the row rates of a confusion matrix of counts, shape ``(C, C)``.
 
-    A class with no validation sample has the others' mean recall and mean error rate.
+    A class without validation samples gets the mean recall and error rate of the others.
     """
     rates = F.confusion_rates(counts)
     absent = counts.sum(1) == 0
-    if not bool(absent.any()) or bool(absent.all()):
+    if bool(absent.all()):
         return rates
     classes = len(counts)
     recall = rates.diagonal()[~absent].mean()
     row = ((1 - recall) / max(1, classes - 1)).expand(classes, classes)
     row = torch.where(torch.eye(classes, dtype=torch.bool, device=counts.device), recall, row)
     return torch.where(absent[:, None], row, rates)
-
-
-def class_importance(class_counts: Tensor, objective: Objective = "balanced") -> Tensor:
-    """How much an error on a sample of each class weighs in the objective, shape ``(C,)``.
-
-    Args:
-        class_counts: Samples of each class, shape ``(C,)``.
-        objective: As in :func:`validation_error`. Of an expert's matrix it is the mean cost of a
-            class's errors.
-
-    Example:
-        >>> class_importance(torch.tensor([90, 10]))
-        tensor([ 1.1111, 10.0000])
-    """
-    counts = class_counts.to(torch.float32)
-    if isinstance(objective, Tensor):
-        costs = objective.to(counts.device, torch.float32)
-        mean = (costs.sum(1) - costs.diagonal()) / max(1, len(costs) - 1)
-        return mean.clamp(min=1e-3 * float(costs.max()))  # of a class whose errors cost nothing
-    return counts.sum() / counts if objective == "balanced" else torch.ones_like(counts)

@@ -1,16 +1,15 @@
-"""Data: from what a user has to splits, batches and features.
+"""Data: from folders, CSVs, arrays or datasets to splits, batches and features.
 
-The names below need neither torch nor kornia; batches, augmentation and features are in modules of
-their own.
+The names below do not import torch or kornia. Batches, augmentation and features are in their own
+modules.
 """
 
-from cosen.data.arrays import class_counts, from_arrays, from_dataset
+from cosen.data.decoding import Preprocess
 from cosen.data.image_cache import DecodedImages, decode_images
 from cosen.data.imbalance import make_imbalanced, parse_imbalance
 from cosen.data.inspection import inspect_data
 from cosen.data.labelled import LabelledImages
-from cosen.data.open import open_data
-from cosen.data.preprocess import Preprocess
+from cosen.data.sources import class_counts, from_arrays, from_dataset, open_data
 from cosen.data.splits import (
     CountSplit,
     FoldSplit,

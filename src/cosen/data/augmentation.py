@@ -1,4 +1,4 @@
-"""Augmentation of batches, by kornia; what is random comes from a generator that is passed in."""
+"""Augmentation of batches with kornia; random numbers come from a given generator."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,25 +7,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from cosen.errors import InputError
+from cosen.errors import InputError, choices_hint
 
 NAMES = {
-    "crop": "shift by up to an eighth, the border mirrored",
-    "flip": "mirror left and right, every second time",
-    "colour": "change brightness, contrast and, of RGB images, saturation and hue",
+    "crop": "shift by up to an eighth, with mirrored borders",
+    "flip": "mirror left and right with probability 0.5",
+    "colour": "change brightness and contrast, and saturation and hue of RGB images",
     "randaugment": "two random operations of RandAugment (RGB images)",
     "mixup": "mix pairs of images and their targets",
 }
 
 
 class Augmentation:
-    """Some of the augmentations in :data:`NAMES`, in that order, on a batch.
+    """Applies some of the augmentations in :data:`NAMES`, in that order, to a batch.
 
     Args:
-        names: Which.
+        names: Names of augmentations.
         size: (height, width) of the images.
         channels: 1 or 3.
-        num_classes: The number of classes, for mixed targets.
+        num_classes: Number of classes, for mixed targets.
         generator: Draws the seed of each batch.
     """
 
@@ -40,7 +40,7 @@ class Augmentation:
     ) -> None:
         check_names(names)
         if "randaugment" in names and channels != 3:
-            raise InputError("randaugment needs RGB images, but these are grey: leave it out")
+            raise InputError("randaugment needs RGB images, but these are grey: remove it")
         self.num_classes = num_classes
         self.generator = generator
         self.mixes = "mixup" in names
@@ -56,7 +56,9 @@ class Augmentation:
                 images = step(images)
             if self.mixes:
                 images, pairs = self.steps[-1](images, target)
-                first, second, share = pairs.unbind(1)  # of each image: its class, the other's
+                first, second, share = pairs.unbind(
+                    1
+                )  # per image: its class, the other class, the share of the other
                 target = (1 - share)[:, None] * one_hot(first.long(), self.num_classes) + share[
                     :, None
                 ] * one_hot(second.long(), self.num_classes)
@@ -64,10 +66,12 @@ class Augmentation:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse a name that is not one of :data:`NAMES`."""
+    """Raise if a name is not in :data:`NAMES`."""
     unknown = [name for name in names if name not in NAMES]
     if unknown:
-        raise InputError(f"augmentation {unknown[0]!r} is not known: use {', '.join(NAMES)}")
+        raise InputError(
+            f"there is no augmentation {unknown[0]!r}{choices_hint(unknown[0], NAMES)}"
+        )
 
 
 def _step(name: str, size: tuple[int, int], channels: int) -> Callable[..., Any]:

@@ -1,8 +1,8 @@
-"""Batches of decoded images as tensors, ready for a network."""
+"""Batches of images or features as tensors."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,27 +14,29 @@ from cosen.data.labelled import LabelledImages
 from cosen.errors import InputError
 
 Augment = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Maps images in [0, 1] and a target to other images and a target, perhaps of probabilities."""
+"""Maps images in [0, 1] and targets to augmented images and targets (or probabilities)."""
 
 
 class Batch(NamedTuple):
-    """What a network is trained on at once.
+    """One training batch.
 
     Attributes:
         inputs: Images ``(B, C, H, W)`` or features ``(B, D)``.
-        target: Class indices ``(B,)``, or probabilities ``(B, classes)`` where images are mixed.
-        weight: What to multiply the mean loss by, so that the mean over processes is the mean
-            over the whole batch: 1 in a single process, 0 where a process has no share.
+        target: Class indices ``(B,)``, or probabilities ``(B, classes)`` if images are mixed.
+        weight: Factor of the mean loss, so that the mean over processes is the mean over the whole
+            batch: 1 in a single process, 0 in a process without samples.
+        sample_weight: Weight of each sample, shape ``(B,)``; None if all count the same.
     """
 
     inputs: Tensor
     target: Tensor
-    weight: float
+    weight: float = 1.0
+    sample_weight: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Share:
-    """Which of several processes this is; each takes its part of every batch."""
+    """Rank of this process among several; each takes its part of every batch."""
 
     rank: int = 0
     world: int = 1
@@ -43,26 +45,23 @@ class Share:
 def batch_positions(
     count: int,
     batch_size: int,
-    *,
     order: torch.Generator | None = None,
     share: Share | None = None,
-    drop_last: bool = False,
     chances: Tensor | None = None,
 ) -> list[tuple[np.ndarray, float]]:
-    """The positions in each batch of a pass, and the weight of this process's part of it.
+    """Positions of the samples of each batch of a pass, with the weight of this process.
 
     Args:
-        count: The samples.
-        batch_size: Samples in a batch, over all processes.
+        count: Number of samples.
+        batch_size: Samples per batch, over all processes; the last batch may be smaller.
         order: Draws a random order, the same in every process; None keeps the order.
-        share: Which process this is; None for a single one.
-        drop_last: Leave out a last batch that is smaller.
-        chances: How often each sample is drawn, against the others, shape ``(count,)``: then they
-            are drawn with replacement by ``order``. None takes each once.
+        share: Rank of this process; None for a single process.
+        chances: Relative probabilities of the samples, shape ``(count,)``, to draw them with
+            replacement. None uses each sample once.
     """
     positions = np.arange(count)
     if order is not None and chances is not None:
-        # by cumulated chances: torch.multinomial takes no more than 2^24 samples
+        # torch.multinomial supports at most 2^24 samples
         ends = chances.double().cumsum(0)
         drawn = torch.rand(count, generator=order, dtype=torch.float64) * ends[-1]
         positions = torch.searchsorted(ends, drawn, right=True).clamp(max=count - 1).numpy()
@@ -72,32 +71,30 @@ def batch_positions(
     batches = []
     for start in range(0, count, batch_size):
         whole = positions[start : start + batch_size]
-        if drop_last and len(whole) < batch_size:
-            break
         own = whole[share.rank :: share.world]
         weight = len(own) * share.world / len(whole)
-        # a process without a share works on one sample all the same, to keep in step
+        # a process without samples takes one with weight 0, to stay in step
         batches.append((own if len(own) else whole[:1], weight))
     return batches
 
 
 @dataclass(frozen=True)
 class Normalise:
-    """Shift and scale of each channel of images in [0, 1]."""
+    """Mean and standard deviation of each channel, for images in [0, 1]."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Images in [0, 1], ``(B, C, H, W)``, with the mean taken off and divided by the std."""
+        """Normalise images in [0, 1], ``(B, C, H, W)``."""
         mean = images.new_tensor(self.mean)[:, None, None]
         std = images.new_tensor(self.std)[:, None, None]
         return (images - mean) / std
 
     def from_bytes(self, pixels: Tensor) -> Tensor:
-        """The same for bytes 0..255, ``(B, H, W, C)``, giving ``(B, C, H, W)`` in channels-last.
+        """Normalise uint8 images ``(B, H, W, C)``; returns ``(B, C, H, W)`` in channels-last.
 
-        Whole rows of pixels are worked on at once, several times as fast as channel by channel.
+        Whole rows of pixels are computed at once: several times as fast as channel by channel.
         """
         width = pixels.shape[2]
         std = torch.tensor(self.std, device=pixels.device)
@@ -111,72 +108,53 @@ IMAGENET = Normalise((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 GREY = Normalise((0.5,), (0.5,))
 
 
+@dataclass(eq=False)
 class Batches:
-    """One pass over a part of the data, batch after batch.
+    """Batches of one pass over a split; the next batch is read in the background.
 
-    The next batch is read while the present one is worked on. Images come as ``(B, C, H, W)`` in
-    channels-last memory, normalised; targets as class indices, or as probabilities where the
-    augmentation mixes images.
+    Images are ``(B, C, H, W)`` in channels-last memory, normalised. Targets are class indices, or
+    probabilities if the augmentation mixes images.
 
-    Args:
+    Attributes:
         decoded: The pixels.
-        part: Which images: the data that was decoded, or a part of it.
-        batch_size: Images in a batch; the last one may be smaller.
-        normalise: Shift and scale of the channels.
-        order: Draws a new order for each pass, or None for the order of the part.
+        part: The images: the decoded dataset, or a split of it.
+        batch_size: Images per batch, over all processes; the last batch may be smaller.
+        normalise: Mean and standard deviation of the channels.
+        order: Draws a new order for each pass; None keeps the order of the split.
         augment: Changes images and targets, or None.
-        device: Where the tensors go.
-        share: Which of several processes this is.
-        drop_last: Leave out a last batch that is smaller.
-        chances: How often each image is drawn, as for :func:`batch_positions`.
+        device: Device of the tensors.
+        share: Rank of this process.
+        chances: Relative probabilities of the images, as for :func:`batch_positions`.
     """
 
-    def __init__(
-        self,
-        decoded: DecodedImages,
-        part: LabelledImages,
-        *,
-        batch_size: int,
-        normalise: Normalise,
-        order: torch.Generator | None = None,
-        augment: Augment | None = None,
-        device: torch.device | str = "cpu",
-        share: Share | None = None,
-        drop_last: bool = False,
-        chances: Tensor | None = None,
-    ) -> None:
-        if part.images is not decoded.data.images:
-            raise InputError("the part is not of the data that was decoded")
-        if decoded.pixels.shape[3] != len(normalise.mean):
+    decoded: DecodedImages
+    part: LabelledImages
+    _: KW_ONLY
+    batch_size: int
+    normalise: Normalise
+    order: torch.Generator | None = None
+    augment: Augment | None = None
+    device: torch.device | str = "cpu"
+    share: Share | None = None
+    chances: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        channels = self.decoded.pixels.shape[3]
+        if self.part.images is not self.decoded.data.images:
+            raise InputError("part must be a split of the decoded dataset")
+        if channels != len(self.normalise.mean):
             raise InputError(
-                f"images have {decoded.pixels.shape[3]} channels, "
-                f"but are normalised for {len(normalise.mean)}"
+                f"images have {channels} channels, but normalise has {len(self.normalise.mean)}"
             )
-        if batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, but is {batch_size}")
-        self.decoded = decoded
-        self.part = part
-        self.batch_size = batch_size
-        self.normalise = normalise
-        self.order = order
-        self.augment = augment
-        self.device = torch.device(device)
-        self.share = share
-        self.drop_last = drop_last
-        self.chances = chances
+        if self.batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, but is {self.batch_size}")
 
     def __len__(self) -> int:
-        full, rest = divmod(len(self.part), self.batch_size)
-        return full + (rest > 0 and not self.drop_last)
+        return -(-len(self.part) // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
         plan = batch_positions(
-            len(self.part),
-            self.batch_size,
-            order=self.order,
-            share=self.share,
-            drop_last=self.drop_last,
-            chances=self.chances,
+            len(self.part), self.batch_size, self.order, self.share, self.chances
         )
         with ThreadPoolExecutor(1) as reader:
             ahead = [reader.submit(self._read, positions) for positions, _ in plan[:1]]
@@ -200,53 +178,38 @@ class Batches:
         return self.normalise(images), target
 
 
+@dataclass(eq=False)
 class FeatureBatches:
-    """The same for features: one pass over the rows of a tensor.
+    """Batches of one pass over features; see :class:`Batches`.
 
-    Args:
-        features: Shape ``(samples, D)``.
+    Attributes:
+        features: Shape ``(rows, D)``.
         target: Classes, shape ``(samples,)``.
-        rows: Which row of the features each sample is; None where they are in step.
-        batch_size: Samples in a batch, over all processes.
-        order: Draws a new order for each pass, or None.
-        device: Where the tensors go.
-        share: Which of several processes this is.
-        chances: How often each sample is drawn, as for :func:`batch_positions`.
+        rows: Row of the features of each sample; None if row and sample numbers are equal.
+        sample_weight: Weight of each sample, shape ``(samples,)``, or None.
     """
 
-    def __init__(
-        self,
-        features: Tensor,
-        target: Tensor,
-        *,
-        batch_size: int,
-        rows: Tensor | None = None,
-        order: torch.Generator | None = None,
-        device: torch.device | str = "cpu",
-        share: Share | None = None,
-        chances: Tensor | None = None,
-    ) -> None:
-        self.features = features
-        self.rows = rows
-        self.target = target
-        self.batch_size = batch_size
-        self.order = order
-        self.device = torch.device(device)
-        self.share = share
-        self.chances = chances
+    features: Tensor
+    target: Tensor
+    _: KW_ONLY
+    batch_size: int
+    rows: Tensor | None = None
+    order: torch.Generator | None = None
+    device: torch.device | str = "cpu"
+    share: Share | None = None
+    chances: Tensor | None = None
+    sample_weight: Tensor | None = None
 
     def __len__(self) -> int:
         return -(-len(self.target) // self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
         for positions, weight in batch_positions(
-            len(self.target),
-            self.batch_size,
-            order=self.order,
-            share=self.share,
-            chances=self.chances,
+            len(self.target), self.batch_size, self.order, self.share, self.chances
         ):
             samples = torch.from_numpy(positions)
             rows = samples if self.rows is None else self.rows[samples]
-            inputs, target = self.features[rows], self.target[samples]
-            yield Batch(inputs.to(self.device), target.to(self.device), weight)
+            inputs = self.features.index_select(0, rows.to(self.features.device))  # fast
+            target = self.target[samples]
+            own = None if self.sample_weight is None else self.sample_weight[samples]
+            yield Batch(inputs.to(self.device), target.to(self.device), weight, own)

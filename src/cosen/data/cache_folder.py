@@ -1,10 +1,10 @@
-"""The folder that decoded images and features are kept in: bounded, shared, never half-written.
+"""Cache folder for decoded images and features, with a size limit and locks between processes.
 
-An entry is a file or a folder under a kind (``images``, ``features``) and a key that says all that
-it depends on. It is written beside its place and moved there in one step, under a lock that other
-processes wait for. A note beside it says that it is whole; one without a readable note is built
-again. When the whole grows past its bound, what was not used for longest goes, but nothing whose
-lock another process holds.
+An entry is a file or folder with a kind (``images``, ``features``) and a key, a hash of everything
+it depends on. It is written under a temporary name and then renamed, under a lock that other
+processes wait for. A JSON note next to it marks it as complete; an entry without a readable note is
+built again. If the cache exceeds its limit, the least recently used entries are removed, except
+those that another process has locked.
 """
 
 import hashlib
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from safetensors import SafetensorError
 
 from cosen.data.stores import ImageFiles, ImagePatches, ImageStore
 from cosen.errors import DataError
@@ -33,7 +34,7 @@ DATABASE = "contents.sqlite"
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing in the cache."""
+    """One entry of the cache."""
 
     kind: str
     key: str
@@ -44,11 +45,11 @@ class Entry:
 
 
 class CacheFolder:
-    """The cache below a folder.
+    """The cache.
 
     Args:
-        root: The folder; ``COSEN_CACHE`` or ``~/.cache/cosen`` if not given.
-        bound: The most bytes to keep; ``COSEN_CACHE_BYTES`` or 20 GiB if not given.
+        root: The folder; default: ``COSEN_CACHE`` or ``~/.cache/cosen``.
+        bound: Size limit in bytes; default: ``COSEN_CACHE_BYTES`` or 20 GiB.
     """
 
     def __init__(self, root: Path | None = None, *, bound: int | None = None) -> None:
@@ -63,16 +64,16 @@ class CacheFolder:
         except OSError as error:
             raise DataError(
                 f"cannot write the cache folder {self.root} ({error.strerror}): "
-                "name another with COSEN_CACHE"
+                "choose another with COSEN_CACHE"
             ) from error
 
     def path(self, kind: str, key: str) -> Path:
-        """Where an entry stands, or would."""
+        """Path of an entry, whether it exists or not."""
         return self.root / kind / key
 
     @contextmanager
     def locked(self, kind: str, key: str) -> Iterator[Path]:
-        """Hold an entry's lock: one process builds it, the others wait and find it there."""
+        """Lock an entry: one process builds it, the others wait and then find it."""
         lock = FileLock(self.root / kind / f"{key}.lock")
         try:
             lock.acquire()
@@ -84,19 +85,13 @@ class CacheFolder:
             lock.release()
 
     def use(self, path: Path, note: dict[str, Any]) -> None:
-        """Note that an entry was used now, and what is known of it (at least ``about``)."""
-        partial = path.with_name(f"{path.name}.{os.getpid()}.json")
-        try:
+        """Write the note of an entry (at least ``about``) and mark it as used now."""
+        with replacing(_note_of(path)) as partial:
             partial.write_text(json.dumps(note), encoding="utf-8")
-            partial.replace(_note_of(path))
             os.utime(path)
-        except OSError as error:
-            raise cannot_write(path.parent, error) from error
-        finally:
-            partial.unlink(missing_ok=True)
 
     def note(self, path: Path) -> dict[str, Any] | None:
-        """What was noted of an entry; None if it is not there, or not whole."""
+        """Read the note of an entry; None if the entry is missing or incomplete."""
         if not path.exists():
             return None
         try:
@@ -106,7 +101,7 @@ class CacheFolder:
         return note if isinstance(note, dict) and "about" in note else None
 
     def entries(self) -> list[Entry]:
-        """What is there, the longest unused first."""
+        """All entries, least recently used first."""
         found = []
         for kind in KINDS:
             for path in (self.root / kind).iterdir():
@@ -118,19 +113,19 @@ class CacheFolder:
                     used = path.stat().st_mtime
                     found.append(Entry(kind, path.name, path, _size(path), used, about))
                 except FileNotFoundError:
-                    continue  # another process cleared it in this moment
+                    continue  # another process just removed it
         return sorted(found, key=lambda entry: entry.used)
 
     def make_room(self, needed: int, *, keep: Path | None = None) -> None:
-        """Drop what was not used for longest until so many more bytes fit the bound.
+        """Remove the least recently used entries until this many bytes are free.
 
         Args:
-            needed: Bytes to make room for.
-            keep: An entry that stays: the one whose lock is held now.
+            needed: Number of bytes.
+            keep: An entry that is not removed: the caller holds its lock.
         """
         if needed > self.bound:
             raise DataError(
-                f"{needed / 2**30:.1f} GiB do not fit a cache of {self.bound / 2**30:.1f} GiB: "
+                f"{needed / 2**30:.1f} GiB do not fit in a cache of {self.bound / 2**30:.1f} GiB: "
                 "use smaller images, or set COSEN_CACHE_BYTES"
             )
         entries = self.entries()
@@ -138,7 +133,7 @@ class CacheFolder:
         for entry in entries:
             if total + needed <= self.bound:
                 return
-            # not what another process is writing now: an unfinished entry is left for a day
+            # another process may be writing an unfinished entry: keep it for a day
             if entry.about == UNFINISHED and time.time() - entry.used < 86_400:
                 continue
             if entry.path == keep:
@@ -150,7 +145,7 @@ class CacheFolder:
                     total -= entry.size
 
     def clear(self) -> int:
-        """Drop everything that no process is using now; returns the bytes freed."""
+        """Remove all entries that no process has locked; returns the number of bytes freed."""
         freed = 0
         for kind in KINDS:
             by_key = defaultdict(list)
@@ -170,7 +165,7 @@ class CacheFolder:
 
     @contextmanager
     def _locked_at_once(self, kind: str, path: Path) -> Iterator[bool]:
-        """Hold the lock of what a file belongs to, if no one else does; tells whether."""
+        """Try to lock the entry of a file without waiting; yields whether it worked."""
         lock = FileLock(self.root / kind / f"{_key_in(path)}.lock", timeout=0)
         try:
             lock.acquire()
@@ -183,10 +178,10 @@ class CacheFolder:
             lock.release()
 
     def contents(self, images: ImageStore) -> list[bytes]:
-        """The digest of each image's content; a file unchanged since last time is not read again.
+        """Digest of each image's content; unchanged files are not read again.
 
-        Unchanged means the same path, size, inode and times of modification and change. A file
-        that cannot be read has a digest that says so; decoding it tells the reason.
+        Unchanged means same path, size, inode and times of modification and change. The digest of
+        an unreadable file is the error message; decoding reports it.
         """
         if isinstance(images, ImagePatches):
             of_files = self.contents(images.files)
@@ -233,14 +228,14 @@ class CacheFolder:
                 rows = database.execute("SELECT path, identity, digest FROM digests")
                 return {path: (identity, digest) for path, identity, digest in rows}
         except sqlite3.OperationalError:
-            return {}  # the disk is full: files are read again
+            return {}  # the disk is full: read the files again
         except sqlite3.DatabaseError:
-            (self.root / DATABASE).unlink(missing_ok=True)  # no database any more
+            (self.root / DATABASE).unlink(missing_ok=True)  # it is damaged
             return {}
 
     def _remember(self, fresh: dict[bytes, tuple[str, bytes]]) -> None:
         with (
-            suppress(sqlite3.OperationalError),  # the disk is full: files are read again
+            suppress(sqlite3.OperationalError),  # the disk is full: read the files again
             closing(self._database()) as database,
             database,
         ):
@@ -250,7 +245,7 @@ class CacheFolder:
             )
 
     def _forget_contents(self) -> None:
-        """Empty the database; the file stays, for another process may have it open."""
+        """Empty the database; the file stays, since another process may have it open."""
         try:
             with closing(self._database()) as database:
                 database.execute("DELETE FROM digests")
@@ -263,7 +258,7 @@ class CacheFolder:
 
 
 def key_of(*parts: object) -> str:
-    """A key that changes whenever one of its parts does."""
+    """Hash the parts into a key."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = part if isinstance(part, bytes) else repr(part).encode()
@@ -272,16 +267,29 @@ def key_of(*parts: object) -> str:
 
 
 def cannot_write(folder: Path, error: Exception) -> DataError:
-    """The error for a cache that nothing more can be written to."""
+    """Return the error for a cache that cannot be written."""
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return DataError(
         f"cannot write {folder} ({reason}): free some space, "
-        "or name another cache folder with COSEN_CACHE"
+        "or choose another cache folder with COSEN_CACHE"
     )
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path that is renamed to ``path`` at the end, or removed on an error."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}{path.suffix or '.part'}")
+    try:
+        yield partial
+        partial.replace(path)
+    except (OSError, SafetensorError) as error:
+        raise cannot_write(path.parent, error) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
 def _key_in(path: Path) -> str:
-    """The key of the entry that a file is, or is the lock, the note or a part of."""
+    """Key of the entry that a file, a lock or a note belongs to."""
     return path.name.partition(".")[0]
 
 
@@ -289,7 +297,7 @@ def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
-        with suppress(OSError):  # Windows does not remove what a process has open
+        with suppress(OSError):  # Windows cannot remove open files
             path.unlink(missing_ok=True)
 
 

@@ -1,35 +1,34 @@
-"""Downloading the datasets that may be downloaded, whole and checked or not at all.
+"""Download datasets into the layout that the loaders read.
 
-All work happens in a temporary folder beside the destination. Only what has the right checksum
-is moved to its place, in one step, so that a download that breaks off leaves nothing behind.
+A dataset arrives complete and with the right checksum, or not at all: a failed download leaves no
+files behind.
 """
 
-import hashlib
 import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cosen.data.named import find_named
+from cosen.downloads import Progress, download
 from cosen.errors import DataError
-from cosen.networks.download import Progress, TransferError, receive
 
 MARK = ".fetched"
-"""The file in an unpacked folder that keeps the checksum of its archive."""
+"""File in an unpacked folder with the checksum of its archive."""
 
 
 @dataclass(frozen=True)
 class Download:
-    """What to download for a dataset.
+    """The files of a dataset.
 
     Attributes:
-        mirrors: Addresses of folders that hold the files, in the order to try.
-        checksums: For each file ``md5:...`` or ``sha256:...``, as its makers published it.
-        folder: Where the files go below the data root.
-        unpacks_to: The folder that an archive holds; empty where files are kept as they are.
+        mirrors: Addresses of folders with the files, tried in order.
+        checksums: For each file its published checksum, ``md5:...`` or ``sha256:...``.
+        folder: Folder below the data root for the files.
+        unpacks_to: The folder in the archive; empty if the files are no archives.
     """
 
     mirrors: tuple[str, ...]
@@ -90,118 +89,65 @@ def fetch(
     progress: Progress | None = None,
     urls: Sequence[str] | None = None,
 ) -> list[Path]:
-    """Downloads a dataset into its official layout, and says where its files or folder lie.
+    """Download a dataset and return the paths of its files or of its folder.
 
-    What is there with the right checksum is not downloaded again.
+    Files that are already there with the right checksum are not downloaded again.
 
     Args:
-        name: A name of :data:`cosen.data.named.NAMED`.
+        name: A name in :data:`cosen.data.named.NAMED`.
         root: The data root.
-        progress: Called as bytes come in.
-        urls: Addresses of folders to try in place of the official ones; checksums stay the same.
+        progress: Callback for progress.
+        urls: Addresses of folders to try instead of the official ones; the checksums are the same.
     """
     dataset, _ = find_named(name)
-    download = DOWNLOADS.get(dataset.name)
-    if download is None:
+    files = DOWNLOADS.get(dataset.name)
+    if files is None:
         raise DataError(f"{dataset.name} cannot be downloaded. {dataset.where}")
-    mirrors = download.mirrors if urls is None else tuple(urls)
-    folder = root / download.folder
+    mirrors = files.mirrors if urls is None else urls
+    folder = root / files.folder
+    paths = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return [
-            _fetch_archive(folder, file, checksum, download.unpacks_to, mirrors, progress)
-            if download.unpacks_to
-            else _fetch_file(folder, file, checksum, mirrors, progress)
-            for file, checksum in download.checksums.items()
-        ]
+        for file, checksum in files.checksums.items():
+            if files.unpacks_to:
+                path = folder / files.unpacks_to
+                _fetch_archive(path, file, checksum, mirrors, progress)
+            else:
+                path = folder / file
+                download(path, checksum, mirrors, progress=progress)
+            paths.append(path)
     except OSError as error:
         raise DataError(
-            f"cannot write {dataset.name} into {folder} ({error}): make room or give another "
-            "data root"
+            f"cannot write {dataset.name} to {folder} ({error}): free some space or choose "
+            "another data root"
         ) from error
-
-
-def _fetch_file(
-    folder: Path, file: str, checksum: str, mirrors: Sequence[str], progress: Progress | None
-) -> Path:
-    path = folder / file
-    if path.is_file() and _checksum_of(path, checksum) == checksum:
-        return path
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
-        downloaded = Path(scratch, file)
-        _download(downloaded, checksum, mirrors, progress, destination=path)
-        downloaded.replace(path)
-    return path
+    return paths
 
 
 def _fetch_archive(
-    folder: Path,
-    file: str,
-    checksum: str,
-    unpacks_to: str,
-    mirrors: Sequence[str],
-    progress: Progress | None,
-) -> Path:
-    path = folder / unpacks_to
+    path: Path, file: str, checksum: str, mirrors: Sequence[str], progress: Progress | None
+) -> None:
+    """Download an archive and move its folder ``path.name`` to ``path``."""
     if path.exists():
         mark = path / MARK
         if mark.is_file() and mark.read_text().strip() == checksum:
-            return path
-        raise DataError(
-            f"{path} is there already, but not from a download of {file}: use it as it is, or "
-            "move it away and fetch again"
-        )
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
-        archive = Path(scratch, file)
-        _download(archive, checksum, mirrors, progress, destination=path)
-        unpacked = Path(scratch, "unpacked")
-        _unpack(archive, unpacked, unpacks_to)
-        (unpacked / unpacks_to / MARK).write_text(f"{checksum}\n")
-        (unpacked / unpacks_to).rename(path)
-    return path
-
-
-def _download(
-    target: Path,
-    checksum: str,
-    mirrors: Sequence[str],
-    progress: Progress | None,
-    *,
-    destination: Path,
-) -> None:
-    """Writes a file with this checksum from the first mirror that gives it."""
-    reasons = []
-    for mirror in mirrors:
-        url = f"{mirror.rstrip('/')}/{target.name}"
-        try:
-            receive(url, target, progress)
-        except TransferError as error:
-            reasons.append(f"{url}: {error}")
-            continue
-        found = _checksum_of(target, checksum)
-        if found == checksum:
             return
-        reasons.append(f"{url}: the checksum is {found}, not {checksum}")
-    raise DataError(
-        f"could not download {target.name} ({'; '.join(reasons)}); nothing was kept. Try again "
-        f"later, or get it elsewhere and lay it out as {destination}"
-    )
-
-
-def _checksum_of(path: Path, wanted: str) -> str:
-    """The checksum of a file, in the algorithm of the one that is wanted."""
-    algorithm = wanted.partition(":")[0]
-    with path.open("rb") as file:
-        return f"{algorithm}:{hashlib.file_digest(file, _hasher(algorithm)).hexdigest()}"
-
-
-def _hasher(algorithm: str) -> Callable[[], "hashlib._Hash"]:
-    # against broken downloads, not against forgery, so that md5 will do where none better is known
-    return lambda: hashlib.new(algorithm, usedforsecurity=False)
+        raise DataError(
+            f"{path} already exists, but was not downloaded by this command: use it, or move it "
+            "away and fetch again"
+        )
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=path.parent) as scratch:
+        archive = Path(scratch, file)
+        download(archive, checksum, mirrors, progress=progress, destination=path)
+        unpacked = Path(scratch, "unpacked")
+        _unpack(archive, unpacked, path.name)
+        (unpacked / path.name / MARK).write_text(f"{checksum}\n")
+        (unpacked / path.name).rename(path)
 
 
 def _unpack(archive: Path, into: Path, folder: str) -> None:
-    """Unpacks a tar, or the ``<folder>.tar.gz`` in a zip, refusing what would land elsewhere."""
+    """Unpack a tar file, or ``<folder>.tar.gz`` inside a zip file."""
+    # not pooch.Untar: on Python 3.11 it also writes files outside of the folder
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as outer:
@@ -216,6 +162,6 @@ def _unpack(archive: Path, into: Path, folder: str) -> None:
             with tarfile.open(archive) as tar:
                 tar.extractall(into, filter="data")
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{archive.name} cannot be unpacked ({error}); nothing was kept") from error
+        raise DataError(f"{archive.name} cannot be unpacked ({error}): fetch it again") from error
     if not (into / folder).is_dir():
-        raise DataError(f"{archive.name} has no folder {folder}; nothing was kept")
+        raise DataError(f"{archive.name} has no folder {folder}: fetch it again")

@@ -1,4 +1,4 @@
-"""Images decoded once: one memory-mapped array of uint8 for a store and a preprocessing."""
+"""Cache of decoded images: one memory-mapped uint8 array per store and preprocessing."""
 
 import errno
 import logging
@@ -8,28 +8,27 @@ from pathlib import Path
 
 import numpy as np
 
-from cosen.data.cache_folder import CacheFolder, cannot_write, key_of
-from cosen.data.decoding import Progress, broken_images_error, in_threads
+from cosen.data.cache_folder import CacheFolder, key_of, replacing
+from cosen.data.decoding import Preprocess, Progress, in_threads
 from cosen.data.labelled import LabelledImages
-from cosen.data.preprocess import Preprocess
-from cosen.data.stores import ImageArray
-from cosen.errors import BrokenImageError
+from cosen.data.stores import ImageArray, printable
+from cosen.errors import BrokenImageError, DataError
 
 VERSION = 1
-"""To be raised when decoding or preprocessing changes what comes out."""
+"""Increase it when decoding or preprocessing gives other pixels."""
 
 _log = logging.getLogger("cosen")
 
 
 @dataclass(frozen=True)
 class DecodedImages:
-    """Data all of whose images are decoded.
+    """A dataset with decoded images.
 
     Attributes:
-        data: The data, without what could not be decoded.
-        pixels: uint8, shape ``(images in the store, height, width, channels)``, read-only; to be
-            indexed with the ``rows`` of the data or of any part of it.
-        key: Names the pixels: changes with the content of any image and with the preprocessing.
+        data: The dataset, without broken images.
+        pixels: uint8, shape ``(images in the store, height, width, channels)``, read-only. Index it
+            with the ``rows`` of the dataset or of a split.
+        key: Hash of the content of all images and of the preprocessing.
     """
 
     data: LabelledImages
@@ -45,15 +44,14 @@ def decode_images(
     cache: CacheFolder | None = None,
     progress: Progress | None = None,
 ) -> DecodedImages:
-    """Decode all images of a dataset, or map what was decoded at an earlier time.
+    """Decode all images of a dataset, or load them from the cache.
 
     Args:
-        data: The data; parts of it taken later share what is decoded now.
-        preprocess: What is done to each image.
-        skip_broken: Leave out images that do not decode, and say how many; else an error names
-            all of them.
-        cache: Where the pixels are kept; the user's cache if not given.
-        progress: Told how far it is.
+        data: The dataset. Splits of it use the same pixels.
+        preprocess: Size and channels of the pixels.
+        skip_broken: Remove broken images and log how many; otherwise an error lists them all.
+        cache: The cache; default: the user's cache.
+        progress: Callback for progress.
     """
     images = data.images
     shape = (len(images), *preprocess.shape)
@@ -62,7 +60,7 @@ def decode_images(
     if isinstance(images, ImageArray) and images.shape == preprocess.shape:
         pixels = images.images.reshape(shape)
         pixels.flags.writeable = False
-        return DecodedImages(data, pixels, key)  # as they are: nothing to decode or to keep
+        return DecodedImages(data, pixels, key)  # they already have the right shape
     with cache.locked("images", key) as path:
         note = cache.note(path)
         if note is not None and "broken" in note and path.stat().st_size == np.prod(shape):
@@ -77,9 +75,19 @@ def decode_images(
     if used and not skip_broken:
         raise broken_images_error(data, used)
     if used:
-        _log.warning("%s: left out %d broken files of %d", data.source, len(used), len(data))
+        _log.warning("%s: skipped %d broken files of %d", data.source, len(used), len(data))
         data = data.take(~np.isin(data.rows, list(used)))
     return DecodedImages(data, pixels, key)
+
+
+def broken_images_error(data: LabelledImages, broken: dict[int, str]) -> DataError:
+    """Return the error that lists all broken images, given their numbers and the reasons."""
+    lines = [f"  {printable(data.images.name(row))}: {broken[row]}" for row in sorted(broken)]
+    return DataError(
+        f"{data.source}: {len(broken)} of {len(data)} files cannot be used:\n"
+        + "\n".join(lines)
+        + "\nfix or remove them, or use --skip-broken"
+    )
 
 
 def _build(
@@ -89,12 +97,11 @@ def _build(
     shape: tuple[int, ...],
     progress: Progress | None,
 ) -> dict[str, str]:
-    """Decode into a file beside its place, and move it there once it is whole.
+    """Decode into a temporary file and rename it when it is complete.
 
     Returns:
-        The numbers of the images that did not decode (they are black), and why.
+        The numbers of broken images (their pixels are black) with the reasons.
     """
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     broken: dict[str, str] = {}
 
     def decode(row: int) -> None:
@@ -103,22 +110,17 @@ def _build(
         except BrokenImageError as error:
             broken[str(row)] = str(error)
 
-    try:
+    with replacing(path) as partial:
         _reserve(partial, int(np.prod(shape)))
         pixels = np.memmap(partial, dtype=np.uint8, mode="r+", shape=shape)
         for _ in in_threads(decode, range(shape[0]), progress):
             pass
         pixels.flush()
-        partial.replace(path)
-    except OSError as error:
-        raise cannot_write(path.parent, error) from error
-    finally:
-        partial.unlink(missing_ok=True)
     return broken
 
 
 def _reserve(path: Path, size: int) -> None:
-    """Make a file of zeros that has its space: writing to a mapped hole of a full disk kills."""
+    """Allocate a file of zeros: writing to a sparse mapped file crashes if the disk is full."""
     with path.open("wb") as file:
         if hasattr(os, "posix_fallocate"):
             try:
@@ -126,7 +128,7 @@ def _reserve(path: Path, size: int) -> None:
                 return
             except OSError as error:
                 if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
-                    raise  # else the file system does not know it
+                    raise  # else the file system does not support it
         piece = bytes(2**20)
         for start in range(0, size, len(piece)):
             file.write(piece[: size - start])

@@ -1,8 +1,9 @@
-"""Imbalance as data: how much of each class to leave in a training set.
+"""Make a training set imbalanced by removing images of some classes.
 
-Written as ``odd:0.1`` or ``even:0.25`` (the paper's; a share, or a count such as ``odd:50``),
-``step:10`` (the later half of the classes a tenth of the largest), ``longtail:100`` (exponential,
-the last class a hundredth of the largest), or class by class: ``melanoma=0.1,nevus=200``.
+The notation: ``odd:0.1`` or ``even:0.25`` (as in the paper; a share, or a count such as
+``odd:50``), ``step:10`` (the second half of the classes has a tenth of the largest class),
+``longtail:100`` (exponential; the last class has a hundredth of the largest), or a value for each
+class: ``melanoma=0.1,nevus=200``.
 """
 
 from collections.abc import Mapping
@@ -11,8 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from cosen.data.draws import draw_order
-from cosen.data.labelled import LabelledImages, unknown_class
+from cosen.data.labelled import LabelledImages, draw_order, unknown_class
 from cosen.errors import DataError, InputError
 
 
@@ -20,14 +20,14 @@ from cosen.errors import DataError, InputError
 class KeepOf:
     """Keep a share (a float up to 1) or a count (an integer) of the odd or even classes.
 
-    Classes are numbered from 0 in the order of their names: of ten digits, 1, 3, 5, 7, 9 are odd.
+    Classes are numbered from 0: of ten digits, 1, 3, 5, 7, 9 are odd.
     """
 
     which: Literal["odd", "even"]
     amount: float | int
 
     def counts(self, data: LabelledImages) -> np.ndarray:
-        counts = data.class_counts.copy()
+        counts = data.class_counts.numpy().copy()
         reduced = np.arange(len(counts)) % 2 == (self.which == "odd")
         counts[reduced] = [_kept(self.amount, count) for count in counts[reduced]]
         return counts
@@ -35,12 +35,12 @@ class KeepOf:
 
 @dataclass(frozen=True)
 class Step:
-    """The later half of the classes have the largest class's count divided by the ratio."""
+    """The second half of the classes has the count of the largest class divided by the ratio."""
 
     ratio: float
 
     def counts(self, data: LabelledImages) -> np.ndarray:
-        counts = data.class_counts.copy()
+        counts = data.class_counts.numpy().copy()
         later = np.arange(len(counts)) >= len(counts) - len(counts) // 2
         counts[later] = np.minimum(counts[later], max(1, round(counts.max() / self.ratio)))
         return counts
@@ -48,12 +48,12 @@ class Step:
 
 @dataclass(frozen=True)
 class LongTail:
-    """Exponentially falling counts, from the largest class's to that divided by the ratio."""
+    """Exponentially falling counts, from the largest class to its count divided by the ratio."""
 
     ratio: float
 
     def counts(self, data: LabelledImages) -> np.ndarray:
-        counts = data.class_counts
+        counts = data.class_counts.numpy()
         falling = np.arange(len(counts)) / max(1, len(counts) - 1)
         profile = np.floor(counts.max() * self.ratio**-falling).astype(np.int64)
         kept: np.ndarray = np.minimum(counts, np.maximum(profile, 1))
@@ -62,12 +62,12 @@ class LongTail:
 
 @dataclass(frozen=True)
 class KeepEach:
-    """A share (a float up to 1) or a count (an integer) for each class named; others stay."""
+    """Keep a share (a float up to 1) or a count (an integer) of each named class."""
 
     amounts: tuple[tuple[str, float | int], ...]
 
     def counts(self, data: LabelledImages) -> np.ndarray:
-        counts = data.class_counts.copy()
+        counts = data.class_counts.numpy().copy()
         for name, amount in self.amounts:
             if name not in data.class_names:
                 raise DataError(unknown_class(name, data.class_names, data.source))
@@ -80,7 +80,7 @@ Imbalance = KeepOf | Step | LongTail | KeepEach
 
 
 def parse_imbalance(text: str | Mapping[str, float | int]) -> Imbalance:
-    """What the notation at the top of this module, or a mapping from class to amount, means.
+    """Parse the notation at the top of this module, or a mapping from class to amount.
 
     Example:
         >>> parse_imbalance("odd:0.1")
@@ -105,13 +105,13 @@ def parse_imbalance(text: str | Mapping[str, float | int]) -> Imbalance:
         case "longtail":
             return LongTail(_ratio(value, text))
     raise InputError(
-        f"imbalance {text!r} is not known: write odd:0.1, even:0.25, step:10, longtail:100, "
+        f"imbalance {text!r} is unknown: write odd:0.1, even:0.25, step:10, longtail:100, "
         "or class=share,class=count"
     )
 
 
 def make_imbalanced(data: LabelledImages, imbalance: Imbalance, *, seed: int) -> LabelledImages:
-    """The images that are left, in their old order; the same seed leaves the same images."""
+    """Remove images to get this imbalance; the others keep their order."""
     left = imbalance.counts(data)
     order = draw_order(data.names, seed=seed, purpose="imbalance")
     labels = data.labels[order]
@@ -123,7 +123,7 @@ def make_imbalanced(data: LabelledImages, imbalance: Imbalance, *, seed: int) ->
 
 
 def _kept(amount: float | int, count: int) -> int:
-    """So many of ``count``, at least one."""
+    """Number of images to keep of ``count``, at least one."""
     if isinstance(amount, int):
         return min(amount, int(count))
     return min(max(1, round(amount * count)), int(count))
@@ -148,7 +148,7 @@ def _ratio(value: str, text: str) -> float:
         ratio = 0.0
     if not 1 <= ratio < float("inf"):
         raise InputError(
-            f"imbalance {text!r}: the ratio of the largest to the smallest class is a number "
-            "from 1 on, such as 10 or 100"
+            f"imbalance {text!r}: the ratio of the largest to the smallest class must be at least "
+            "1, such as 10 or 100"
         )
     return ratio

@@ -1,7 +1,7 @@
-"""Training, validation and test: official splits, fractions, counts a class, folds.
+"""Split a dataset into training, validation and test sets.
 
-Every split is stratified by class. Where images have groups (a lesion, a patient, the photograph
-that patches were cut from), a group is never torn apart.
+All splits are stratified by class. Images of one group (a lesion, a patient, the photograph of
+several patches) stay in one split.
 """
 
 from collections import Counter
@@ -9,22 +9,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cosen.data.draws import draw_order
 from cosen.data.imbalance import Imbalance, make_imbalanced
-from cosen.data.labelled import LabelledImages
+from cosen.data.labelled import LabelledImages, draw_order
 from cosen.errors import DataError, InputError
 
 VALIDATION_SHARE = 0.05
-"""The paper's share of the training data that is held out for validation."""
+"""Share of the training set that is held out for validation, as in the paper."""
 
 
 @dataclass(frozen=True)
 class OfficialSplit:
-    """As the source has it: its training and test parts, and its validation part if any.
+    """The official training, test and (if any) validation split of the source.
 
     Attributes:
-        test: Where the source has no test part, the share of its training part that is tested on
-            instead; 0 refuses such a source.
+        test: Share of the training split to test on if there is no official test split; with 0,
+            such a source is an error.
     """
 
     test: float = 0.0
@@ -32,14 +31,14 @@ class OfficialSplit:
 
 @dataclass(frozen=True)
 class FractionSplit:
-    """This share of each class for training, the rest for testing."""
+    """This share of each class is for training, the rest for testing."""
 
     train: float
 
 
 @dataclass(frozen=True)
 class CountSplit:
-    """So many images of each class for training, and at most so many others for testing."""
+    """This number of images per class for training, and at most this number for testing."""
 
     train: int
     test: int | None = None
@@ -50,9 +49,9 @@ class FoldSplit:
     """One of several equal folds for testing, the others for training.
 
     Attributes:
-        folds: How many there are.
-        fold: Which of them, from 0; None takes them in turn by the seed: seeds 0, 1 and 2 test on
-            each of three folds of one division, seeds 3, 4 and 5 on those of the next.
+        folds: Number of folds.
+        fold: The test fold, from 0. None chooses it by the seed: with three folds, seeds 0, 1 and 2
+            test on each fold of one division, seeds 3, 4 and 5 on each fold of the next.
     """
 
     folds: int
@@ -64,7 +63,7 @@ Split = OfficialSplit | FractionSplit | CountSplit | FoldSplit
 
 @dataclass(frozen=True)
 class Splits:
-    """A dataset taken apart. Training sees ``train`` and ``val``; only evaluation sees ``test``."""
+    """A split dataset. Training uses ``train`` and ``val``; only evaluation uses ``test``."""
 
     train: LabelledImages
     val: LabelledImages
@@ -79,17 +78,17 @@ def split_images(
     imbalance: Imbalance | None = None,
     validation: float = VALIDATION_SHARE,
 ) -> Splits:
-    """Take a dataset apart, make its training set imbalanced if asked, and hold out validation.
+    """Split a dataset, optionally make its training set imbalanced, and hold out validation data.
 
-    The test set stays whole. The validation set is taken from the training set after it was made
-    imbalanced, as in the paper, unless the source has one of its own.
+    The test set is never made imbalanced. The validation set is taken from the imbalanced training
+    set, as in the paper, unless the source has an official one.
 
     Args:
         data: All images.
         how: The kind of split.
-        seed: Decides which images go where; the same on every machine.
-        imbalance: What to leave of the training set's classes.
-        validation: The share of the training set to hold out.
+        seed: Seed of the random choices; they are the same on every machine.
+        imbalance: How to reduce the classes of the training set.
+        validation: Share of the training set to hold out.
     """
     train, test = split_off_test(data, how, seed=seed)
     val = data.part("val") if isinstance(how, OfficialSplit) else data.take(np.zeros(0, np.int64))
@@ -100,8 +99,8 @@ def split_images(
     for label, name in enumerate(train.class_names):
         if not train.class_counts[label]:
             raise DataError(
-                f"class {name!r} of {data.source} has no training image in this split; "
-                "keep more of it, or leave the class out with --exclude"
+                f"class {name!r} of {data.source} has no training image in this split: "
+                "keep more of its images, or use --exclude"
             )
     return Splits(train, val, test)
 
@@ -109,16 +108,17 @@ def split_images(
 def split_off_test(
     data: LabelledImages, how: Split, *, seed: int
 ) -> tuple[LabelledImages, LabelledImages]:
-    """The training pool and the test set."""
+    """Split into the training pool (training and validation) and the test set."""
     match how:
         case OfficialSplit(share):
             return _official(data, share, seed=seed)
         case FractionSplit(share):
             if not 0 < share < 1:
-                raise InputError(f"the training share must lie between 0 and 1, but is {share}")
-            wanted = data.class_counts - np.round(share * data.class_counts).astype(int)
-            # a class of two or more has an image on each side
-            wanted = np.clip(wanted, np.minimum(1, data.class_counts - 1), data.class_counts - 1)
+                raise InputError(f"the training share must be between 0 and 1, but is {share}")
+            counts = data.class_counts.numpy()
+            wanted = counts - np.round(share * counts).astype(int)
+            # classes of two or more images have an image in both splits
+            wanted = np.clip(wanted, np.minimum(1, counts - 1), counts - 1)
             chosen = _choose(data, wanted, seed=seed, purpose="test")
             return data.take(~chosen), data.take(chosen)
         case CountSplit(train_count, test_count):
@@ -126,10 +126,10 @@ def split_off_test(
         case FoldSplit(folds, fold):
             if folds < 2 or not 0 <= (fold or 0) < folds:
                 raise InputError(
-                    f"folds must be at least 2 and fold in 0..folds-1, but they are {folds}, {fold}"
+                    f"folds must be at least 2 and fold in 0..folds-1, but are {folds} and {fold}"
                 )
             if fold is None:
-                seed, fold = divmod(seed, folds)  # the division is that of folds seeds together
+                seed, fold = divmod(seed, folds)  # seeds 0..folds-1 share one division
             chosen = fold_of_each(data, folds=folds, seed=seed) == fold
             return data.take(~chosen), data.take(chosen)
 
@@ -137,32 +137,45 @@ def split_off_test(
 def split_off_validation(
     train: LabelledImages, *, share: float = VALIDATION_SHARE, seed: int
 ) -> tuple[LabelledImages, LabelledImages]:
-    """Hold out a share of each class, at least two images where a class has four or more.
+    """Hold out the images that :func:`validation_counts` says, per class.
 
-    A class of three gives one, a smaller one none. With groups, a class that stands in one group
-    only gives none either, and a share is met as closely as whole groups allow.
+    With groups, a class that is in one group only gives none, and the numbers are met as closely
+    as whole groups allow.
     """
     if not 0 <= share < 1:
-        raise InputError(f"the validation share must lie in [0, 1), but is {share}")
-    counts = train.class_counts
-    wanted = np.round(share * counts).astype(int)
-    if share > 0:
-        wanted = np.where(counts >= 4, np.maximum(wanted, 2), (counts == 3).astype(int))
+        raise InputError(f"the validation share must be in [0, 1), but is {share}")
+    wanted = validation_counts(train.class_counts.numpy(), share)
     chosen = _choose(train, wanted, seed=seed, purpose="validation")
     return train.take(~chosen), train.take(chosen)
 
 
+def validation_counts(class_counts: np.ndarray, share: float) -> np.ndarray:
+    """Return how many samples of each class to hold out for validation, shape ``(C,)``.
+
+    It is a share of the class, but at least two samples of a class with four or more. A class with
+    three gives one, a smaller class none.
+
+    Example:
+        >>> validation_counts(np.array([100, 4, 3, 2]), 0.1)
+        array([10,  2,  1,  0])
+    """
+    if share == 0:
+        return np.zeros_like(class_counts)
+    held_out = np.maximum(np.round(share * class_counts).astype(int), 2)
+    return np.select([class_counts >= 4, class_counts == 3], [held_out, 1], 0)
+
+
 def fold_of_each(data: LabelledImages, *, folds: int, seed: int) -> np.ndarray:
-    """The fold of each image, shape ``(n,)``: equal shares of each class, groups kept whole."""
+    """The fold of each image, shape ``(n,)``: equal shares of each class, groups kept together."""
     fold = np.empty(len(data), dtype=np.int64)
-    loads = np.zeros((folds, data.num_classes))  # share of each class already in each fold
-    shares = 1 / np.maximum(data.class_counts, 1)
+    loads = np.zeros((folds, data.num_classes))  # share of each class in each fold so far
+    shares = 1 / np.maximum(data.class_counts.numpy(), 1)
     for members in _units(data, seed=seed, purpose="folds"):
         classes = data.labels[members]
-        # the fold that has least of these classes, and of equal ones the smallest
+        # the fold with the least of these classes; the smallest such fold
         fullness = loads[:, classes].sum(1)
         smallest = fullness.min()
-        least = np.flatnonzero(fullness - smallest <= 1e-8 + 1e-5 * smallest)  # but for rounding
+        least = np.flatnonzero(fullness - smallest <= 1e-8 + 1e-5 * smallest)  # up to rounding
         target = least[loads[least].sum(1).argmin()]
         fold[members] = target
         np.add.at(loads[target], classes, shares[classes])
@@ -177,9 +190,7 @@ def _official(
         return split_off_test(train, FractionSplit(1 - share), seed=seed)
     if not len(train) or not len(test):
         lacking = "training" if not len(train) else "test"
-        raise DataError(
-            f"{data.source} has no official {lacking} part: ask for a fraction or for folds"
-        )
+        raise DataError(f"{data.source} has no official {lacking} split: use a fraction or folds")
     return train, test
 
 
@@ -190,29 +201,29 @@ def _counted(
         raise InputError(f"counts must be at least 1, but are {train_count} and {test_count}")
     small = [
         f"{name} ({count})"
-        for name, count in zip(data.class_names, data.class_counts, strict=True)
+        for name, count in zip(data.class_names, data.class_counts.tolist(), strict=True)
         if count <= train_count
     ]
     if small:
         raise DataError(
-            f"{data.source}: {train_count} training images a class leave none for testing in "
-            f"{', '.join(small)}; ask for fewer"
+            f"{data.source}: with {train_count} training images per class, none are left for "
+            f"testing in {', '.join(small)}; use fewer"
         )
     wanted = np.full(data.num_classes, train_count)
     chosen = _choose(data, wanted, seed=seed, purpose="train")
     train, rest = data.take(chosen), data.take(~chosen)
     if test_count is not None:
-        tested = np.minimum(rest.class_counts, test_count)
+        tested = np.minimum(rest.class_counts.numpy(), test_count)
         rest = rest.take(_choose(rest, tested, seed=seed, purpose="test"))
     return train, rest
 
 
 def _choose(data: LabelledImages, wanted: np.ndarray, *, seed: int, purpose: str) -> np.ndarray:
-    """A mask of so many images of each class, or as near to it as whole groups allow.
+    """Choose this many images of each class, or as close as whole groups allow; returns a mask.
 
-    Classes are served from the rarest on, so that a rare class gets its images before its groups
-    are taken for another. A group is taken where that comes nearer to what is wanted, all its
-    classes considered in proportion to their size, and never the last group of a class.
+    Rare classes come first, so that their groups are not used up by other classes. A group is
+    chosen if this reduces the difference to the wanted counts, summed over its classes and relative
+    to their sizes. The last group of a class is never chosen.
     """
     chosen = np.zeros(len(data), dtype=bool)
     missing = wanted.astype(np.int64).copy()
@@ -225,7 +236,7 @@ def _choose(data: LabelledImages, wanted: np.ndarray, *, seed: int, purpose: str
                 missing[label] -= 1
         return chosen
 
-    # plain lists: a group has few classes, and most of the time would go into calling NumPy
+    # plain lists: groups have few classes, and calls of NumPy would take most of the time
     lacking: list[int] = missing.tolist()
     counts = [sorted(Counter(data.labels[members].tolist()).items()) for members in units]
     units_of_class: list[list[int]] = [[] for _ in range(data.num_classes)]
@@ -233,9 +244,9 @@ def _choose(data: LabelledImages, wanted: np.ndarray, *, seed: int, purpose: str
         for label, _ in count:
             units_of_class[label].append(number)
     groups_left = [len(numbers) for numbers in units_of_class]
-    weights: list[float] = (1 / np.maximum(data.class_counts, 1)).tolist()
+    weights: list[float] = (1 / np.maximum(data.class_counts.numpy(), 1)).tolist()
     taken = [False] * len(units)
-    for served in np.argsort(data.class_counts, kind="stable").tolist():
+    for served in np.argsort(data.class_counts.numpy(), kind="stable").tolist():
         for number in units_of_class[served]:
             if lacking[served] <= 0:
                 break
@@ -255,7 +266,7 @@ def _choose(data: LabelledImages, wanted: np.ndarray, *, seed: int, purpose: str
 
 
 def _units(data: LabelledImages, *, seed: int, purpose: str) -> list[np.ndarray]:
-    """What is never torn apart, in random order: single images, or the images of a group."""
+    """Units that stay together, in random order: single images, or the images of each group."""
     if data.groups is None:
         return [np.array([i]) for i in draw_order(data.names, seed=seed, purpose=purpose)]
     groups, group_of_each = np.unique(data.groups, return_inverse=True)

@@ -1,38 +1,45 @@
-"""Where images come from: files, patches of files, arrays, or a dataset of PyTorch's.
+"""Image stores: files, patches of files, arrays, or a PyTorch dataset.
 
-A store knows its images by number and decodes one at a time. It says nothing of labels or splits.
+A store decodes one image at a time, by number. It knows nothing about labels or splits.
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from cosen.data.images import decode_image
+from cosen.data.decoding import decode_image
 from cosen.errors import DataError
 
 
-@runtime_checkable
-class ImageStore(Protocol):
+class ImageStore(ABC):
     """Images by number."""
 
+    @abstractmethod
     def __len__(self) -> int: ...
 
     def name(self, number: int) -> str:
-        """What to call an image: a path below the root, or its number. Unique in the store."""
+        """Name of an image, unique in the store: a path below the root, or its number."""
+        return str(number)
 
+    @abstractmethod
     def open(self, number: int, *, least_size: tuple[int, int] | None = None) -> Image.Image:
-        """The decoded image, grey or RGB; raises ``BrokenImageError``."""
+        """Decode an image, grey or RGB; raises ``BrokenImageError``.
 
+        A large JPEG may be decoded at a fraction of its size, but not below ``least_size``.
+        """
+
+    @abstractmethod
     def content(self, number: int) -> bytes:
-        """A digest of what is stored, the same wherever and under whatever name it stands."""
+        """Digest of the content of an image; it does not depend on name or place."""
 
 
 def printable(name: str) -> str:
-    """A name as it can be shown: what is not UTF-8 in a file's name becomes a question mark."""
+    """Make a file name printable: replace bytes that are not UTF-8 by a question mark."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -43,7 +50,7 @@ def _digest(*parts: bytes) -> bytes:
     return digest.digest()
 
 
-class ImageFiles:
+class ImageFiles(ImageStore):
     """Image files below a root.
 
     Args:
@@ -69,14 +76,14 @@ class ImageFiles:
         return _digest(self.paths[number].read_bytes())
 
 
-class ImagePatches:
-    """Square patches around points of image files; beyond the border the image is mirrored.
+class ImagePatches(ImageStore):
+    """Square patches around points of image files; images are mirrored at their borders.
 
     Args:
-        files: The images that patches are cut from.
-        file_numbers: For each patch, which file.
-        points: For each patch, the (row, column) of its centre.
-        size: The side of a patch in pixels.
+        files: The images.
+        file_numbers: The number of the file of each patch.
+        points: The (row, column) of the centre of each patch.
+        size: Side of a patch in pixels.
     """
 
     def __init__(
@@ -86,7 +93,9 @@ class ImagePatches:
         self.file_numbers = file_numbers
         self.points = points
         self.size = size
-        self._opened: tuple[int, np.ndarray] | None = None  # patches of one image come in a row
+        self._opened: tuple[int, np.ndarray] | None = (
+            None  # successive patches are often of the same image
+        )
 
     def __len__(self) -> int:
         return len(self.file_numbers)
@@ -95,12 +104,7 @@ class ImagePatches:
         row, column = self.points[number]
         return f"{self.files.name(int(self.file_numbers[number]))}@{row},{column}"
 
-    def open(
-        self,
-        number: int,
-        *,
-        least_size: tuple[int, int] | None = None,  # noqa: ARG002 - a patch has its own scale
-    ) -> Image.Image:
+    def open(self, number: int, *, least_size: tuple[int, int] | None = None) -> Image.Image:
         file_number = int(self.file_numbers[number])
         opened = self._opened  # read once: another thread may replace it
         if opened is None or opened[0] != file_number:
@@ -119,7 +123,7 @@ class ImagePatches:
 
 
 def _mirrored(positions: np.ndarray, length: int) -> np.ndarray:
-    """Positions reflected into 0..length-1, the border pixel not repeated."""
+    """Reflect positions into 0..length-1, without repeating the border pixel."""
     if length == 1:
         return np.zeros_like(positions)
     period = 2 * (length - 1)
@@ -128,7 +132,7 @@ def _mirrored(positions: np.ndarray, length: int) -> np.ndarray:
     return mirrored
 
 
-class ImageArray:
+class ImageArray(ImageStore):
     """Images in memory.
 
     Args:
@@ -140,8 +144,8 @@ class ImageArray:
             images.ndim == 3 or (images.ndim == 4 and images.shape[3] in (1, 3))
         ):
             raise DataError(
-                "images must be uint8 of the shape (N, H, W) or (N, H, W, 1 or 3), "
-                f"but are {images.dtype} of {images.shape}"
+                "images must be uint8 of shape (N, H, W) or (N, H, W, 1 or 3), "
+                f"but are {images.dtype} of shape {images.shape}"
             )
         self.images = images[..., 0] if images.ndim == 4 and images.shape[3] == 1 else images
 
@@ -150,19 +154,11 @@ class ImageArray:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of each image: height, width, channels."""
+        """(height, width, channels) of each image."""
         _, height, width, *channels = self.images.shape
         return height, width, channels[0] if channels else 1
 
-    def name(self, number: int) -> str:
-        return str(number)
-
-    def open(
-        self,
-        number: int,
-        *,
-        least_size: tuple[int, int] | None = None,  # noqa: ARG002 - nothing to decode
-    ) -> Image.Image:
+    def open(self, number: int, *, least_size: tuple[int, int] | None = None) -> Image.Image:
         return Image.fromarray(self.images[number])
 
     def content(self, number: int) -> bytes:
@@ -170,13 +166,13 @@ class ImageArray:
         return _digest(str(image.shape).encode(), np.ascontiguousarray(image).tobytes())
 
 
-class DatasetImages:
-    """The images of a map-style ``torch.utils.data.Dataset`` whose items are (image, label).
+class DatasetImages(ImageStore):
+    """Images of a map-style ``torch.utils.data.Dataset`` whose items are (image, label).
 
     Args:
-        dataset: Anything with ``__len__`` and ``__getitem__``; an image may be a Pillow image, an
-            array ``(H, W[, C])`` or a tensor ``([C, ]H, W)``, of bytes or of floats in [0, 1].
-            It must give the same image each time: the digests of :meth:`content` are remembered.
+        dataset: Anything with ``__len__`` and ``__getitem__``. Images are Pillow images, arrays
+            ``(H, W[, C])`` or tensors ``([C, ]H, W)``, uint8 or floats in [0, 1]. An item must
+            always be the same image: the results of :meth:`content` are cached.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -186,15 +182,7 @@ class DatasetImages:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def name(self, number: int) -> str:
-        return str(number)
-
-    def open(
-        self,
-        number: int,
-        *,
-        least_size: tuple[int, int] | None = None,  # noqa: ARG002 - the dataset decodes
-    ) -> Image.Image:
+    def open(self, number: int, *, least_size: tuple[int, int] | None = None) -> Image.Image:
         image = self.dataset[number][0]
         if isinstance(image, Image.Image):
             return image if image.mode in ("L", "RGB") else image.convert("RGB")
@@ -205,10 +193,9 @@ class DatasetImages:
         return Image.fromarray(ImageArray(as_bytes(pixels)[None]).images[0])
 
     def content(self, number: int) -> bytes:
-        """A digest of the decoded image, for a dataset does not say where its bytes are.
+        """Digest of the decoded image, since a dataset has no files.
 
-        It is remembered in this object only: every process decodes each image once to know
-        whether it was cached before.
+        It is cached in this object only: every process decodes each image once for it.
         """
         digest = self._contents[number]
         if digest is None:
@@ -219,7 +206,7 @@ class DatasetImages:
 
 
 def as_bytes(pixels: np.ndarray) -> np.ndarray:
-    """Pixels as uint8; floats must lie in [0, 1]."""
+    """Convert pixels to uint8; floats must be in [0, 1]."""
     if pixels.dtype == np.uint8:
         return pixels
     if np.issubdtype(pixels.dtype, np.floating):
@@ -227,7 +214,7 @@ def as_bytes(pixels: np.ndarray) -> np.ndarray:
         if low >= 0 and high <= 1:
             return (pixels * 255).round().astype(np.uint8)
         raise DataError(
-            f"images of floats must lie in [0, 1], but run from {low:g} to {high:g}; "
-            "give them before normalisation, or as uint8"
+            f"float images must be in [0, 1], but are in [{low:g}, {high:g}]: "
+            "do not normalise them, or use uint8"
         )
     raise DataError(f"images must be uint8 or floats in [0, 1], but are {pixels.dtype}")

@@ -1,4 +1,4 @@
-"""The mathematics of cost-sensitive learning: pure functions on tensors, and nothing else."""
+"""The mathematics of cost-sensitive learning, as pure functions on tensors."""
 
 from cosen.functional.costs import (
     bayes_decision,
@@ -19,6 +19,8 @@ from cosen.functional.losses import (
     pairwise_margin_cross_entropy,
 )
 from cosen.functional.metrics import (
+    CalibrationBins,
+    calibration_bins,
     class_precision,
     class_recall,
     confusion_matrix,
@@ -45,9 +47,11 @@ from cosen.functional.reduction import Reduction
 from cosen.functional.separability import class_separability
 
 __all__ = [
+    "CalibrationBins",
     "Reduction",
     "balanced_softmax",
     "bayes_decision",
+    "calibration_bins",
     "class_balanced_cross_entropy",
     "class_balanced_weights",
     "class_frequencies",

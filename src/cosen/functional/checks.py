@@ -1,12 +1,13 @@
-"""Refusing bad tensors with a sentence that names what was wrong.
+"""Input checks: each raises :class:`~cosen.errors.InputError` with one clear sentence.
 
-Shapes, dtypes and devices are checked always, and so are values, with one exception: the losses
-run at every step, and skip values on an accelerator, where reading them back would stall the
-stream, and under ``torch.compile``, where it would break the graph. Their modules in
-:mod:`cosen.losses` check costs and options when they are built, so no bad matrix reaches a device.
+Shapes, dtypes and devices are always checked. Values are checked too, except in losses on an
+accelerator, where reading them back would stall the stream, and under ``torch.compile``, where it
+would break the graph. The modules in :mod:`cosen.losses` check costs and options in their
+constructors, so no bad matrix reaches a device.
 """
 
 import math
+from collections.abc import Collection
 
 import torch
 from torch import Tensor
@@ -15,88 +16,102 @@ from cosen.errors import InputError
 
 
 def values_are_readable(tensor: Tensor) -> bool:
-    """Whether the values of ``tensor`` can be looked at without a price."""
+    """Return whether reading the values of ``tensor`` is cheap."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def check_tensor(tensor: Tensor, *, name: str) -> None:
-    """``tensor`` is one, not an array or a list."""
+    """Require a tensor, not an array or a list."""
     if not isinstance(tensor, Tensor):
         kind = type(tensor).__name__
         what_to_do = f"use torch.as_tensor({name})"
         if name == "logits" and isinstance(tensor, tuple):
-            what_to_do = "of a network that gives logits and features, take the first"
+            what_to_do = "if the network returns logits and features, pass the logits only"
         raise InputError(f"{name} must be a tensor, but is a {kind}: {what_to_do}")
 
 
 def check_logits(logits: Tensor) -> None:
-    """``logits`` is ``(B, C)`` with a class at least, floating, with no NaN."""
+    """Require floating ``(B, C)``, ``(B, C, d1, ...)`` or ``(C,)`` without NaN or +inf."""
     check_tensor(logits, name="logits")
-    if logits.ndim != 2 or logits.shape[1] == 0:
+    class_dim = min(1, logits.ndim - 1)
+    if logits.ndim == 0 or logits.shape[class_dim] == 0:
         raise InputError(
-            "logits must have the shape (samples, classes) with at least one class, "
-            f"but have {tuple(logits.shape)}"
+            "logits must have the shape (samples, classes), (samples, classes, d1, ...) or "
+            f"(classes,) with at least one class, but have {tuple(logits.shape)}"
         )
     if not logits.is_floating_point():
         raise InputError(f"logits must be floating point, but are {logits.dtype}")
-    if values_are_readable(logits) and len(logits) and not bool(logits.amax() < math.inf):
-        sample = int((~(logits < math.inf)).any(dim=1).nonzero()[0])
-        what = "NaN" if bool(logits[sample].isnan().any()) else "infinity"
+    if values_are_readable(logits) and logits.numel() and not bool(logits.amax() < math.inf):
+        index = (~(logits < math.inf)).any(dim=class_dim).nonzero()[0].tolist()
+        bad = logits.movedim(class_dim, -1)[tuple(index)]
+        what = "NaN" if bool(bad.isnan().any()) else "infinity"
         raise InputError(
-            f"logits contain {what}, first in sample {sample}: training has diverged; "
+            f"logits contain {what}, first in {_sample(index)}: training has diverged; "
             "lower the learning rate or clip the gradients"
         )
 
 
 def check_target(target: Tensor, logits: Tensor, *, ignore_index: int) -> None:
-    """``target`` is ``(B,)`` class indices or ``(B, C)`` class probabilities."""
-    samples, classes = logits.shape
-    check_tensor(target, name="target")
+    """Require class indices or probabilities that fit checked logits."""
     check_same_device(target, logits, name="target", other="logits")
     if target.is_floating_point():
-        _check_probabilities(target, samples, classes)
-    elif target.dtype == torch.bool or target.is_complex():
+        _check_probabilities(target, logits)
+        return
+    if target.dtype == torch.bool or target.is_complex():
         raise InputError(f"target must be class indices or probabilities, but is {target.dtype}")
-    elif target.shape != (samples,):
+    classes = logits.shape[min(1, logits.ndim - 1)]
+    shape = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else ()
+    if target.shape != shape:
         raise InputError(
-            f"target of class indices must have the shape ({samples},), "
-            f"one index a sample, but has {tuple(target.shape)}"
+            f"target of class indices must have the shape {tuple(shape)} for logits of the shape "
+            f"{tuple(logits.shape)}, but has {tuple(target.shape)}"
         )
-    elif values_are_readable(target):
+    if values_are_readable(target) and target.numel():
+        low, high = torch.aminmax(target)
+        if int(low) >= 0 and int(high) < classes:
+            return  # fast; below, samples may be ignored
         indices = target.long()  # small integer dtypes cannot hold -100 or 256
         outside = (indices != ignore_index) & ((indices < 0) | (indices >= classes))
         if bool(outside.any()):
-            sample = int(outside.nonzero()[0])
+            index = outside.nonzero()[0].tolist()
             raise InputError(
                 f"target must lie in 0..{classes - 1} for {classes} classes, "
-                f"but sample {sample} has {int(target[sample])}"
+                f"but {_sample(index)} has {int(target[tuple(index)])}"
             )
 
 
-def _check_probabilities(target: Tensor, samples: int, classes: int) -> None:
-    if target.shape != (samples, classes):
+def _check_probabilities(target: Tensor, logits: Tensor) -> None:
+    if target.shape != logits.shape:
         raise InputError(
-            f"target of class probabilities must have the shape ({samples}, {classes}) "
-            f"of the logits, but has {tuple(target.shape)}; for class indices use an integer dtype"
+            f"target of class probabilities must have the shape of the logits, "
+            f"{tuple(logits.shape)}, but has {tuple(target.shape)}; for class indices use an "
+            "integer dtype"
         )
     if values_are_readable(target):
-        wrong = ~((target >= 0).all(dim=1) & ((target.float().sum(dim=1) - 1).abs() < 1e-2))
+        class_dim = min(1, target.ndim - 1)
+        sums = target.float().sum(dim=class_dim)
+        wrong = ~((target >= 0).all(dim=class_dim) & ((sums - 1).abs() < 1e-2))
         if bool(wrong.any()):
-            sample = int(wrong.nonzero()[0])
+            index = wrong.nonzero()[0].tolist()
             raise InputError(
-                "target of class probabilities must be non-negative and sum to 1, "
-                f"but sample {sample} has {target[sample].tolist()}"
+                "target of class probabilities must be non-negative and sum to 1, but "
+                f"{_sample(index)} has {target.movedim(class_dim, -1)[tuple(index)].tolist()}"
             )
+
+
+def _sample(index: list[int]) -> str:
+    """Name a sample or pixel by its index in the target."""
+    return f"sample {index[0] if len(index) == 1 else index}" if index else "the sample"
 
 
 def check_class_indices(classes: Tensor, *, samples: int, num_classes: int, name: str) -> None:
-    """``classes`` is ``(samples,)``, integers in 0..num_classes-1."""
+    """Require integers ``(samples,)`` in 0..num_classes-1."""
     if num_classes < 1:
         raise InputError(f"num_classes must be at least 1, but is {num_classes}")
     check_tensor(classes, name=name)
     if classes.shape != (samples,) or classes.is_floating_point() or classes.is_complex():
         raise InputError(
-            f"{name} must be class indices of the shape ({samples},), one a sample, "
+            f"{name} must be class indices of the shape ({samples},), one per sample, "
             f"but is {classes.dtype} of {tuple(classes.shape)}"
         )
     if samples:
@@ -108,7 +123,7 @@ def check_class_indices(classes: Tensor, *, samples: int, num_classes: int, name
 
 
 def check_square(matrix: Tensor, *, num_classes: int | None, name: str) -> None:
-    """``matrix`` is a floating ``(C, C)``, with C as given where it is known."""
+    """Require a floating ``(C, C)`` matrix; C is ``num_classes`` unless that is None."""
     check_tensor(matrix, name=name)
     classes = num_classes if num_classes is not None else len(matrix) if matrix.ndim else 0
     if matrix.shape != (classes, classes) or classes == 0:
@@ -121,14 +136,14 @@ def check_square(matrix: Tensor, *, num_classes: int | None, name: str) -> None:
 def check_costs(
     costs: Tensor, *, num_classes: int | None = None, name: str = "costs", values: bool = True
 ) -> None:
-    """``costs`` is ``(C, C)`` with every entry in (0, 1] (Lemmas 4 and 5)."""
+    """Require ξ: ``(C, C)``, every entry in (0, 1] (Lemmas 4 and 5)."""
     check_square(costs, num_classes=num_classes, name=name)
-    if values and not (costs.amin() > 0 and costs.amax() <= 1):  # quick; NaN is neither
+    if values and not (costs.amin() > 0 and costs.amax() <= 1):  # fast; False for NaN
         _check_entries(costs, (costs > 0) & (costs <= 1), name=name, rule="lie in (0, 1]")
 
 
 def check_finite_matrix(matrix: Tensor, *, num_classes: int | None, name: str) -> None:
-    """``matrix`` is ``(C, C)``, finite."""
+    """Require a finite ``(C, C)`` matrix."""
     check_square(matrix, num_classes=num_classes, name=name)
     _check_entries(matrix, matrix.isfinite(), name=name, rule="be finite")
 
@@ -140,7 +155,7 @@ def check_misclassification_costs(
     name: str = "misclassification_costs",
     values: bool = True,
 ) -> None:
-    """An expert's ξ′: ``(C, C)``, zero diagonal, non-negative and finite elsewhere."""
+    """Require ξ′: ``(C, C)``, zero diagonal, non-negative and finite elsewhere."""
     check_square(costs, num_classes=num_classes, name=name)
     if not values:
         return
@@ -155,7 +170,7 @@ def check_misclassification_costs(
 
 
 def check_margins(margins: Tensor, *, num_classes: int) -> None:
-    """Pairwise margins Δ: ``(C, C)``, no NaN; -inf takes an output out for a true class."""
+    """Require pairwise margins Δ: ``(C, C)``, no NaN; -inf removes an output for a true class."""
     check_square(margins, num_classes=num_classes, name="margins")
     if values_are_readable(margins):
         _check_entries(margins, margins < math.inf, name="margins", rule="be below infinity")
@@ -172,22 +187,21 @@ def _check_entries(matrix: Tensor, allowed: Tensor, *, name: str, rule: str) -> 
 def check_class_vector(
     vector: Tensor, *, num_classes: int | None = None, name: str, values: bool = True
 ) -> None:
-    """Counts or frequencies: ``(C,)``, each positive; a class with none is named."""
+    """Require counts or frequencies: ``(C,)``, positive; name the classes that have none."""
     _check_vector_shape(vector, num_classes, name)
     if not values:
         return
     if bool((vector == 0).any()):
         empty = (vector == 0).nonzero().flatten().tolist()
         raise InputError(
-            f"{name} must be positive, but {'class' if len(empty) == 1 else 'classes'} "
-            f"{', '.join(map(str, empty))} {'has' if len(empty) == 1 else 'have'} none: "
-            "add samples, or leave the class out"
+            f"{name} must be positive, but is 0 for class {', '.join(map(str, empty))}: "
+            "add samples or remove the class"
         )
     _check_classes(vector, (vector > 0) & vector.isfinite(), f"{name} must be positive and finite")
 
 
 def check_weight(weight: Tensor, *, num_classes: int | None = None, values: bool = True) -> None:
-    """A factor for the loss of each class: ``(C,)``, not negative; 0 leaves a class out."""
+    """Require class weights: ``(C,)``, not negative; 0 ignores a class."""
     _check_vector_shape(weight, num_classes, "weight")
     if values:
         allowed = (weight >= 0) & weight.isfinite()
@@ -208,7 +222,7 @@ def _check_classes(vector: Tensor, allowed: Tensor, rule: str) -> None:
 
 
 def check_same_device(tensor: Tensor, reference: Tensor, *, name: str, other: str) -> None:
-    """Two tensors, called ``name`` and ``other``, stand on one device."""
+    """Require two tensors, called ``name`` and ``other``, on the same device."""
     check_tensor(tensor, name=name)
     if tensor.device != reference.device:
         raise InputError(
@@ -217,29 +231,35 @@ def check_same_device(tensor: Tensor, reference: Tensor, *, name: str, other: st
         )
 
 
-# Options are compared, not handed to math.isfinite, which torch.compile cannot trace; no
-# comparison holds for NaN.
+# Options are compared with inf because torch.compile cannot trace math.isfinite. NaN fails every
+# comparison.
+
+
+def check_choice(value: object, choices: Collection[str], *, name: str) -> None:
+    """Require one of several names."""
+    if value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(choices)}, but is {value!r}")
 
 
 def check_fraction(value: float, *, name: str) -> None:
-    """``value`` is in [0, 1)."""
+    """Require a number in [0, 1)."""
     if not 0 <= value < 1:
         raise InputError(f"{name} must lie in [0, 1), but is {value:g}")
 
 
 def check_finite(value: float, *, name: str) -> None:
-    """``value`` is neither infinite nor NaN."""
+    """Require a finite number."""
     if not -math.inf < value < math.inf:
         raise InputError(f"{name} must be finite, but is {value:g}")
 
 
 def check_not_negative(value: float, *, name: str) -> None:
-    """``value`` is in [0, ∞)."""
+    """Require a finite number, at least 0."""
     if not 0 <= value < math.inf:
         raise InputError(f"{name} must be finite and not negative, but is {value:g}")
 
 
 def check_positive(value: float, *, name: str) -> None:
-    """``value`` is in (0, ∞)."""
+    """Require a finite number above 0."""
     if not 0 < value < math.inf:
         raise InputError(f"{name} must be finite and positive, but is {value:g}")

@@ -1,4 +1,4 @@
-"""Where costs come from: class frequencies, the target T, the step towards it, an expert.
+"""Costs from class frequencies, the target T, the step towards it, and misclassification costs.
 
 Row = true class, column = output, everywhere.
 """
@@ -19,25 +19,25 @@ from cosen.functional.checks import (
     check_positive,
     check_same_device,
 )
-from cosen.functional.reduction import full_precision
+from cosen.functional.reduction import full_precision, without_autocast
 
 RelativeTo = Literal["total", "largest"]
 
 FLOOR = 1e-6
-"""The least cost unless told otherwise: above zero (Lemma 4), and log(floor) is far from -inf."""
+"""Default lower bound of costs: above zero (Lemma 4), with log(floor) far from -inf."""
 
 
 def class_frequencies(class_counts: Tensor, *, relative_to: RelativeTo = "total") -> Tensor:
-    """The distribution of the classes in the training set, h.
+    r"""Distribution of the classes in the training set, h.
 
-    The paper leaves open whether h are counts or fractions. Fractions of the training set are
-    the default; relative to the largest class, the top of the range (0, 1] is used. In
-    cross-entropy only ratios within a row matter, but a step from all-ones costs, the hinge and
-    the MSE see the scale.
+    .. math:: h_p = n_p / \sum_k n_k \quad \text{or} \quad h_p = n_p / \max_k n_k
+
+    The paper does not say whether h are counts or fractions. The scale does not matter in
+    cross-entropy, but it does in hinge and MSE and in steps that start from costs of 1.
 
     Args:
-        class_counts: Training samples of each class, shape ``(C,)``; none may be zero.
-        relative_to: ``"total"`` or ``"largest"``.
+        class_counts: Training samples per class, shape ``(C,)``, all positive.
+        relative_to: ``"total"`` (fractions of the training set) or ``"largest"``.
 
     Example:
         >>> class_frequencies(torch.tensor([60, 30, 10]))
@@ -51,10 +51,10 @@ def class_frequencies(class_counts: Tensor, *, relative_to: RelativeTo = "total"
 
 
 def frequency_matrix(class_frequencies: Tensor) -> Tensor:
-    """The costs of class frequencies alone, H: ``max(h_p, h_q)``, which is h_p on the diagonal.
+    """Costs from class frequencies alone, H: ``max(h_p, h_q)``.
 
-    In cross-entropy it asks a rare class to win against a more frequent one by the log of their
-    ratio, and a frequent class for nothing.
+    In cross-entropy a rare class must win against a more frequent one by the log of their ratio. A
+    frequent class needs no margin against a rare one.
 
     Args:
         class_frequencies: h, shape ``(C,)``, in (0, 1].
@@ -69,10 +69,10 @@ def frequency_matrix(class_frequencies: Tensor) -> Tensor:
 
 
 def frequency_complement(class_frequencies: Tensor) -> Tensor:
-    """The side that H leaves out: ``min(1, h_q / h_p)``.
+    """Factor that turns H into balanced softmax: ``min(1, h_q / h_p)``.
 
-    It lowers the frequent classes' loss against rare outputs. ``H * frequency_complement(h)`` has
-    every row equal to h, and so is balanced softmax.
+    It lowers the loss of frequent classes against rare outputs. Every row of
+    ``H * frequency_complement(h)`` is h.
 
     Args:
         class_frequencies: h, shape ``(C,)``, in (0, 1].
@@ -107,21 +107,21 @@ def target_costs(
     confusion_std: float,
     floor: float = FLOOR,
 ) -> Tensor:
-    r"""The costs that ξ is drawn to, T (Eq. Texp), worked in log space.
+    r"""Target costs T that ξ moves to (Eq. Texp), computed in log space.
 
     .. math:: T = H \circ e^{-(S - \mu_1)^2 / 2 \sigma_1^2} \circ e^{-(R - \mu_2)^2 / 2 \sigma_2^2}
 
-    The product can underflow, so it is clamped to ``[floor, 1]``.
+    The product can underflow, so T is clamped to ``[floor, 1]``.
 
     Args:
         frequency_matrix: H, shape ``(C, C)``, in (0, 1].
-        separability: S, shape ``(C, C)``, or None to leave its factor out.
-        confusion: R, row rates, shape ``(C, C)``, or None to leave its factor out.
+        separability: S, shape ``(C, C)``, or None to omit its factor.
+        confusion: R, row rates, shape ``(C, C)``, or None to omit its factor.
         separability_mean: :math:`\mu_1`.
         separability_std: :math:`\sigma_1`, positive; ``inf`` switches the factor off.
         confusion_mean: :math:`\mu_2`.
         confusion_std: :math:`\sigma_2`, positive; ``inf`` switches the factor off.
-        floor: The least cost.
+        floor: Lower bound of the costs.
 
     Example:
         >>> h = frequency_matrix(torch.tensor([0.75, 0.25]))
@@ -149,9 +149,9 @@ def target_costs(
 
 
 def project_costs(costs: Tensor, *, floor: float = FLOOR) -> Tensor:
-    """The nearest costs in ``[floor, 1]``, and so in (0, 1] (Lemma 5).
+    """Clamp costs to ``[floor, 1]``, a part of (0, 1] (Lemma 5).
 
-    Half precision comes back as float32, which can hold a small floor.
+    Half precision becomes float32, which can hold a small floor.
 
     Example:
         >>> project_costs(torch.tensor([[1.5, 0.5], [-0.2, 1.0]]), floor=0.01)
@@ -169,7 +169,7 @@ def project_costs(costs: Tensor, *, floor: float = FLOOR) -> Tensor:
 
 
 def cost_objective(costs: Tensor, target_costs: Tensor, val_error: Tensor | float) -> Tensor:
-    r"""What the costs minimise, F (Eq. 2ndcost_fun): :math:`\|T - \xi\|_2^2 + E_{val}`.
+    r"""Objective of the costs, F (Eq. 2ndcost_fun): :math:`\|T - \xi\|_2^2 + E_{val}`.
 
     Example:
         >>> cost_objective(torch.ones(2, 2), torch.full((2, 2), 0.5), 0.25)
@@ -184,15 +184,14 @@ def step_costs(
 ) -> Tensor:
     r"""One descent step on F: :math:`\xi + \gamma_\xi (T - \xi)`, clamped to ``[floor, 1]``.
 
-    Eq. (gard_F) leaves out the factor 2 and the validation error; the former is part of the rate
-    here, the latter decides whether the step is kept (Algorithm 1).
+    Eq. (gard_F) omits the factor 2 and the validation error. The factor is part of ``cost_lr``
+    here, and the error decides whether the step is kept (Algorithm 1).
 
     Args:
         costs: ξ, shape ``(C, C)``, in (0, 1].
         target_costs: T, shape ``(C, C)``, in (0, 1].
-        cost_lr: :math:`\gamma_\xi`, not negative: 0 is no step, 1 goes straight to T, and more
-            goes beyond it.
-        floor: The least cost.
+        cost_lr: :math:`\gamma_\xi`, not negative: 0 is no step, 1 goes to T.
+        floor: Lower bound of the costs.
 
     Example:
         >>> step_costs(torch.ones(2, 2), torch.full((2, 2), 0.5), cost_lr=0.1)
@@ -214,17 +213,17 @@ def _check_costs_and_target(costs: Tensor, target_costs: Tensor) -> None:
 def costs_from_misclassification(
     misclassification_costs: Tensor, *, floor: float = FLOOR
 ) -> Tensor:
-    r"""An expert's ξ′ as score-level costs ξ.
+    r"""Convert misclassification costs ξ′ to costs ξ.
 
     .. math:: \xi_{p,p} = 1, \quad \xi_{p,n} = \xi'_{p,n} / (2 \max \xi' - \xi'_{p,n})
 
-    With two classes, training with these costs decides exactly as the Bayes rule does with ξ′; with
-    more, each pair of classes is treated so. The cost-insensitive :math:`1 - I` gives all ones
-    (Lemma 3). A mistake that costs nothing gets ``floor``.
+    With two classes, training with ξ decides exactly like the Bayes rule with ξ′. With more
+    classes this holds for each pair. The cost-insensitive :math:`1 - I` gives all ones (Lemma 3). A
+    mistake without cost gets ``floor``.
 
     Args:
         misclassification_costs: ξ′, shape ``(C, C)``, zero diagonal, not negative, not all zero.
-        floor: The least cost.
+        floor: Lower bound of the costs.
 
     Example:
         >>> costs_from_misclassification(torch.tensor([[0.0, 1.0], [4.0, 0.0]]))
@@ -234,25 +233,27 @@ def costs_from_misclassification(
     check_misclassification_costs(misclassification_costs)
     worst = misclassification_costs.max()
     if not bool(worst > 0):
-        raise InputError("misclassification_costs are all zero: then every decision is as good")
-    shares = full_precision(misclassification_costs) / worst  # of the worst: 2 max ξ′ may overflow
+        raise InputError(
+            "misclassification_costs are all zero: at least one mistake must have a cost"
+        )
+    shares = full_precision(misclassification_costs) / worst  # 2 max ξ′ may overflow
     return project_costs((shares / (2 - shares)).fill_diagonal_(1), floor=floor)
 
 
 def random_misclassification_costs(
     class_counts: Tensor, *, most: float = 10.0, generator: torch.Generator
 ) -> Tensor:
-    r"""Misclassification costs ξ′ drawn at random, dearer where a rare class is missed.
+    r"""Random misclassification costs ξ′, higher for rare classes.
 
     .. math:: \xi'_{p,n} \sim U[0, m \, h_n / h_p] \text{ for } n \ne p, \quad \xi'_{p,p} = 0
 
-    As by Abe et al. (2004) for data without costs of their own, in the scale of Chung et al.
+    Abe et al. (2004) use such costs for data without costs; the scale is that of Chung et al.
     (2016).
 
     Args:
-        class_counts: Training samples of each class, shape ``(C,)``; only ratios matter.
+        class_counts: Training samples per class, shape ``(C,)``; only ratios matter.
         most: :math:`m`, the largest cost between equally frequent classes.
-        generator: What they are drawn by.
+        generator: Source of randomness.
 
     Example:
         >>> draw = torch.Generator().manual_seed(0)
@@ -268,19 +269,19 @@ def random_misclassification_costs(
 
 
 def bayes_decision(probabilities: Tensor, misclassification_costs: Tensor) -> Tensor:
-    r"""The decision with the least expected cost (Eq. ideal_clsf).
+    r"""Decision with the lowest expected cost (Eq. ideal_clsf).
 
     .. math:: p^* = \arg\min_n \sum_p P(p | x) \, \xi'_{p,n}
 
-    The paper's risk has the indices of ξ′ the other way round from its own definition; here the
-    row is the true class, as everywhere. A diagonal other than zero (a utility) is allowed.
+    The paper's risk swaps the indices of ξ′ compared to its own definition. Here the row is the
+    true class, as everywhere. The diagonal need not be zero.
 
     Args:
         probabilities: P(p | x), shape ``(B, C)``.
         misclassification_costs: ξ′, shape ``(C, C)``, finite.
 
     Returns:
-        Class indices, shape ``(B,)``; of equally cheap decisions the lowest index.
+        Class indices, shape ``(B,)``; the lowest index if costs are equal.
 
     Example:
         >>> costs = torch.tensor([[0.0, 1.0], [4.0, 0.0]])
@@ -299,5 +300,5 @@ def bayes_decision(probabilities: Tensor, misclassification_costs: Tensor) -> Te
         raise InputError("probabilities must not be negative or NaN")
     chances, costs = full_precision(probabilities), full_precision(misclassification_costs)
     dtype = torch.promote_types(chances.dtype, costs.dtype)
-    with torch.autocast(probabilities.device.type, enabled=False):
+    with without_autocast(probabilities.device):
         return (chances.to(dtype) @ costs.to(dtype)).argmin(1)

@@ -1,12 +1,12 @@
-"""The paper's three cost-sensitive losses (Sec. III-C), on class indices or probabilities.
+"""The paper's three cost-sensitive losses (Sec. III-C) and the margin cross-entropy behind them.
 
-Row = true class, column = output. All losses sum over the outputs and then reduce over the
-samples. Half-precision logits are worked out in float32, under autocast as well.
+Row = true class, column = output. Logits are ``(B, C)``, ``(B, C, d1, ...)`` or ``(C,)`` as in
+``torch.nn.functional.cross_entropy``. All losses sum over the outputs and then reduce over the
+samples. Half-precision logits are converted to float32, also under autocast.
 
-A target of probabilities works out each class with a share above zero, ``B * C * C`` numbers at
-worst: smooth labels with ``label_smoothing=`` rather than beforehand. The cross-entropy needs no
-more than a product of matrices, in the precision that torch is set to, where samples have a share
-of many classes and margins in a row lie less than 40 apart.
+Targets of probabilities need up to ``B * C * C`` numbers: use ``label_smoothing=`` instead of
+smoothed targets. The cross-entropies need a matrix product only, if samples have many classes and
+the margins in a row are less than 40 apart.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,7 @@ from cosen.functional.checks import (
     values_are_readable,
 )
 from cosen.functional.reduction import (
+    Batch,
     Reduction,
     batch_loss,
     full_precision,
@@ -30,8 +31,8 @@ from cosen.functional.reduction import (
 )
 
 WIDE = 40.0
-"""How far margins in a row may lie apart for their exponentials to be added in float32, and for
-the second derivatives, which divide by the square of the sum."""
+"""Largest distance of margins in a row at which their exponentials can be added in float32. The
+second derivatives, which divide by the square of the sum, set the limit."""
 
 
 def pairwise_margin_cross_entropy(
@@ -49,58 +50,50 @@ def pairwise_margin_cross_entropy(
     .. math:: \ell(p, o) = -\log \frac{e^{o_p + \Delta_{p,p}}}{\sum_k e^{o_k + \Delta_{p,k}}}
 
     The core of many losses: :math:`\Delta = \log \xi` is the paper's cost-sensitive
-    cross-entropy, :math:`\Delta_{p,n} = \tau \log h_n` balanced softmax, a negative diagonal a
-    margin as in LDAM. Adding a constant to a row changes nothing.
+    cross-entropy, :math:`\Delta_{p,n} = \tau \log h_n` is balanced softmax, a negative diagonal is
+    a margin as in LDAM. Adding a constant to a row changes nothing.
 
     Args:
-        logits: Network outputs :math:`o`, shape ``(B, C)``.
-        target: True classes, indices ``(B,)`` or probabilities ``(B, C)``. With probabilities
-            the loss is the mean of the classes' losses, each with its own row of margins.
+        logits: Network outputs :math:`o`, shape ``(B, C)`` or ``(B, C, d1, ...)``.
+        target: True classes, indices ``(B,)`` or ``(B, d1, ...)``, or probabilities in the shape
+            of the logits. With probabilities the loss is the expected loss, each class with its
+            own row of margins.
         margins: :math:`\Delta`, shape ``(C, C)``.
-        weight: A factor for the loss of each true class, shape ``(C,)``.
+        weight: Factor for the loss of each true class, shape ``(C,)``.
         reduction: ``"mean"`` (by weight), ``"sum"`` or ``"none"``.
-        label_smoothing: Share of the target spread evenly over the outputs; the row of margins
-            stays that of the true class. An output masked by a logit of -inf then has an infinite
-            loss, as in ``torch.nn.functional.cross_entropy``.
-        ignore_index: Class index of samples to leave out.
+        label_smoothing: Share of the target spread evenly over the outputs. The row of margins
+            stays the true class's. An output masked with a logit of -inf has an infinite loss, as
+            in ``torch.nn.functional.cross_entropy``.
+        ignore_index: Class index of samples to ignore.
 
     Example:
         >>> logits, target = torch.tensor([[2.0, 1.0]]), torch.tensor([0])
         >>> pairwise_margin_cross_entropy(logits, target, torch.tensor([[-1.0, 0], [0, 0]]))
         tensor(0.6931)
     """
-    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
+    batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
     check_same_device(margins, logits, name="margins", other="logits")
-    check_margins(margins, num_classes=logits.shape[1])
+    check_margins(margins, num_classes=batch.logits.shape[1])
     return margin_cross_entropy(
-        logits,
-        target,
-        margins.__getitem__,
-        weight=weight,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-        ignore_index=ignore_index,
+        batch, margins.__getitem__, weight=weight, label_smoothing=label_smoothing
     )
 
 
 def margin_cross_entropy(
-    logits: Tensor,
-    target: Tensor,
+    batch: Batch,
     rows_of_margins: Callable[[Tensor], Tensor],
     *,
     weight: Tensor | None = None,
-    reduction: Reduction,
     label_smoothing: float = 0.0,
-    ignore_index: int,
 ) -> Tensor:
-    """:func:`pairwise_margin_cross_entropy` of a prepared batch and margins known to be good.
+    """:func:`pairwise_margin_cross_entropy` of a prepared batch and checked margins.
 
-    The margins come as a function from classes ``(K,)`` to their rows ``(K, C)``, so that with
-    many classes no more than these rows is worked out.
+    ``rows_of_margins`` maps classes ``(K,)`` to their rows ``(K, C)``, so only the rows that are
+    needed are computed.
     """
     check_fraction(label_smoothing, name="label_smoothing")
-    # cross-entropy does not see the shift, but margins added to large logits would lose digits
-    shifted = logits - logits.detach().amax(1, keepdim=True)
+    # cross-entropy ignores the shift, but margins added to large logits would lose digits
+    shifted = batch.logits - batch.logits.detach().amax(1, keepdim=True)
 
     def loss_of_class(outputs: Tensor, classes: Tensor) -> Tensor:
         margins = rows_of_margins(classes).to(outputs.dtype)
@@ -111,7 +104,7 @@ def margin_cross_entropy(
     def losses_of_all(outputs: Tensor) -> Tensor | None:
         classes = torch.arange(outputs.shape[1], device=outputs.device)
         margins = rows_of_margins(classes).to(outputs.dtype)
-        lowered = margins - margins.amax(1, keepdim=True)  # the loss does not see it
+        lowered = margins - margins.amax(1, keepdim=True)  # does not change the loss
         if not bool(lowered.amin() > -WIDE):
             return None
         with without_autocast(outputs.device):
@@ -123,13 +116,7 @@ def margin_cross_entropy(
         return log_sums - won
 
     return batch_loss(
-        loss_of_class,
-        shifted,
-        target,
-        losses_of_all=losses_of_all,
-        weight=weight,
-        reduction=reduction,
-        ignore_index=ignore_index,
+        batch._replace(logits=shifted), loss_of_class, losses_of_all=losses_of_all, weight=weight
     )
 
 
@@ -147,30 +134,26 @@ def cost_sensitive_cross_entropy(
     .. math:: y_n = \xi_{p,n} e^{o_n} / \sum_k \xi_{p,k} e^{o_k}, \quad \ell = -\log y_p
 
     A lower diagonal cost raises its class's loss: the class must win by a wider margin. Only the
-    ratios within a row of costs matter, and all-ones costs give plain cross-entropy.
+    ratios within a row of costs matter. Costs of 1 give plain cross-entropy.
 
     Args:
-        logits: Network outputs :math:`o`, shape ``(B, C)``.
-        target: True classes :math:`p`, shape ``(B,)``, or probabilities, shape ``(B, C)``.
+        logits: Network outputs :math:`o`, shape ``(B, C)`` or ``(B, C, d1, ...)``.
+        target: True classes :math:`p`, shape ``(B,)`` or ``(B, d1, ...)``, or probabilities in the
+            shape of the logits.
         costs: Cost matrix :math:`\xi`, shape ``(C, C)``, in (0, 1].
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         label_smoothing: Share of the target spread evenly over the outputs.
-        ignore_index: Class index of samples to leave out.
+        ignore_index: Class index of samples to ignore.
 
     Example:
         >>> costs = torch.tensor([[0.5, 1, 1], [1, 1, 1], [1, 1, 1]])
         >>> cost_sensitive_cross_entropy(torch.tensor([[2.0, 1, 0]]), torch.tensor([0]), costs)
         tensor(0.6964)
     """
-    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
-    costs = _checked_costs(costs, logits)
+    batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
+    costs = _checked_costs(costs, batch.logits)
     return margin_cross_entropy(
-        logits,
-        target,
-        lambda classes: costs[classes].log(),
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-        ignore_index=ignore_index,
+        batch, lambda classes: costs[classes].log(), label_smoothing=label_smoothing
     )
 
 
@@ -187,30 +170,28 @@ def cost_sensitive_hinge(
 
     .. math:: \ell = \sum_n \max(0, 1 - (2 d_n - 1) y_n), \quad y_n = o_n \xi_{p,n}
 
-    The paper's Eq. has a leading minus that contradicts its own gradient; it is left out here.
+    The paper's equation has a leading minus that contradicts its own gradient; it is omitted.
 
     Args:
-        logits: Network outputs :math:`o`, shape ``(B, C)``.
-        target: True classes :math:`p`, shape ``(B,)``, or probabilities, shape ``(B, C)``.
+        logits: Network outputs :math:`o`, shape ``(B, C)`` or ``(B, C, d1, ...)``.
+        target: True classes :math:`p`, shape ``(B,)`` or ``(B, d1, ...)``, or probabilities in the
+            shape of the logits.
         costs: Cost matrix :math:`\xi`, shape ``(C, C)``, in (0, 1].
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         label_smoothing: Share of :math:`d` spread evenly over the outputs.
-        ignore_index: Class index of samples to leave out.
+        ignore_index: Class index of samples to ignore.
 
     Example:
         >>> costs = torch.tensor([[0.5, 1], [1, 1]])
         >>> cost_sensitive_hinge(torch.tensor([[1.0, -0.5]]), torch.tensor([0]), costs)
         tensor(1.)
     """
-    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
-    costs = _checked_costs(costs, logits).to(logits.dtype)
-    check_fraction(label_smoothing, name="label_smoothing")
+    batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
 
-    def hinge(outputs: Tensor, classes: Tensor) -> Tensor:
-        signs = 2 * _smooth_one_hot(classes, outputs, label_smoothing) - 1
-        return (1 - signs * (outputs * costs[classes])).clamp(min=0).sum(1)
+    def hinge(wanted: Tensor, weighted: Tensor) -> Tensor:
+        return (1 - (2 * wanted - 1) * weighted).clamp(min=0).sum(1)
 
-    return batch_loss(hinge, logits, target, reduction=reduction, ignore_index=ignore_index)
+    return _loss_of_weighted_outputs(batch, costs, label_smoothing, hinge)
 
 
 def cost_sensitive_mse(
@@ -227,32 +208,40 @@ def cost_sensitive_mse(
     .. math:: \ell = \tfrac12 \sum_n (d_n - y_n)^2, \quad y_n = 1 / (1 + e^{-o_n \xi_{p,n}})
 
     Args:
-        logits: Network outputs :math:`o`, shape ``(B, C)``.
-        target: True classes :math:`p`, shape ``(B,)``, or probabilities, shape ``(B, C)``.
+        logits: Network outputs :math:`o`, shape ``(B, C)`` or ``(B, C, d1, ...)``.
+        target: True classes :math:`p`, shape ``(B,)`` or ``(B, d1, ...)``, or probabilities in the
+            shape of the logits.
         costs: Cost matrix :math:`\xi`, shape ``(C, C)``, in (0, 1].
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         label_smoothing: Share of :math:`d` spread evenly over the outputs.
-        ignore_index: Class index of samples to leave out.
+        ignore_index: Class index of samples to ignore.
 
     Example:
         >>> costs = torch.ones(2, 2)
         >>> cost_sensitive_mse(torch.tensor([[0.0, 0.0]]), torch.tensor([0]), costs)
         tensor(0.2500)
     """
-    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
-    costs = _checked_costs(costs, logits).to(logits.dtype)
+    batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
+
+    def squared_error(wanted: Tensor, weighted: Tensor) -> Tensor:
+        return (wanted - weighted.sigmoid()).square().sum(1) / 2
+
+    return _loss_of_weighted_outputs(batch, costs, label_smoothing, squared_error)
+
+
+def _loss_of_weighted_outputs(
+    batch: Batch, costs: Tensor, label_smoothing: float, loss: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Compute a loss of the smoothed one-hot target d and the outputs times their costs."""
+    costs = _checked_costs(costs, batch.logits).to(batch.logits.dtype)
     check_fraction(label_smoothing, name="label_smoothing")
 
-    def squared_error(outputs: Tensor, classes: Tensor) -> Tensor:
-        wanted = _smooth_one_hot(classes, outputs, label_smoothing)
-        return (wanted - (outputs * costs[classes]).sigmoid()).square().sum(1) / 2
+    def loss_of_class(outputs: Tensor, classes: Tensor) -> Tensor:
+        one_hot = torch.nn.functional.one_hot(classes, outputs.shape[1]).to(outputs.dtype)
+        wanted = (1 - label_smoothing) * one_hot + label_smoothing / outputs.shape[1]
+        return loss(wanted, outputs * costs[classes])
 
-    return batch_loss(squared_error, logits, target, reduction=reduction, ignore_index=ignore_index)
-
-
-def _smooth_one_hot(classes: Tensor, outputs: Tensor, label_smoothing: float) -> Tensor:
-    one_hot = torch.nn.functional.one_hot(classes, outputs.shape[1]).to(outputs.dtype)
-    return (1 - label_smoothing) * one_hot + label_smoothing / outputs.shape[1]
+    return batch_loss(batch, loss_of_class)
 
 
 def _checked_costs(costs: Tensor, logits: Tensor) -> Tensor:

@@ -1,10 +1,12 @@
-"""How good a classifier is, overall and class by class.
+"""Metrics of a classifier, overall and per class.
 
-Most metrics are read off a confusion matrix of counts (row = true class, column = output). A
-class with no sample has an undefined recall, NaN, and is left out of averages over classes.
-``paper_g_mean`` and ``paper_f_measure`` are as the paper has them (Sec. IV-A), one-vs-all and
-weighted by class frequency; ``g_mean`` and ``macro_f1`` are the standard multi-class ones.
+Most metrics take a confusion matrix of counts (row = true class, column = output). The recall of a
+class without samples is NaN, and averages over classes skip it. ``paper_g_mean`` and
+``paper_f_measure`` follow the paper (Sec. IV-A): one-vs-all, weighted by class frequency.
+``g_mean`` and ``macro_f1`` are the standard multi-class metrics.
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,11 +15,11 @@ from cosen.errors import InputError
 from cosen.functional.checks import check_class_indices, check_same_device
 
 _ROUNDING = 1e-4
-"""How far a probability may be above 1: an average of several models' can be, by rounding."""
+"""Tolerance for probabilities above 1, which averages over models can have by rounding."""
 
 
 def confusion_matrix(target: Tensor, predicted: Tensor, *, num_classes: int) -> Tensor:
-    """How often each class (row) was given as each output (column), as counts ``(C, C)``.
+    """Count how often each class (row) got each output (column), shape ``(C, C)``.
 
     Example:
         >>> confusion_matrix(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), num_classes=2)
@@ -33,7 +35,9 @@ def confusion_matrix(target: Tensor, predicted: Tensor, *, num_classes: int) -> 
 
 
 def confusion_rates(confusion: Tensor) -> Tensor:
-    """The rows of a confusion matrix as shares of their class, R; zeros for an empty class.
+    r"""Row rates of a confusion matrix, :math:`R_{p,n} = N_{p,n} / \sum_k N_{p,k}`.
+
+    The rows of empty classes are zero.
 
     Example:
         >>> confusion_rates(torch.tensor([[1, 3], [0, 0]]))
@@ -45,7 +49,7 @@ def confusion_rates(confusion: Tensor) -> Tensor:
 
 
 def overall_accuracy(confusion: Tensor) -> Tensor:
-    """The share of samples classified correctly.
+    r"""Share of samples classified correctly, :math:`\sum_p N_{p,p} / \sum_{p,n} N_{p,n}`.
 
     Example:
         >>> overall_accuracy(torch.tensor([[8, 2], [1, 1]]))
@@ -56,7 +60,7 @@ def overall_accuracy(confusion: Tensor) -> Tensor:
 
 
 def class_recall(confusion: Tensor) -> Tensor:
-    """The share of each class that was found, shape ``(C,)``; NaN for an empty class.
+    r"""Recall of each class, :math:`N_{p,p} / \sum_n N_{p,n}`, shape ``(C,)``; NaN if empty.
 
     Example:
         >>> class_recall(torch.tensor([[8, 2], [1, 1]]))
@@ -67,7 +71,7 @@ def class_recall(confusion: Tensor) -> Tensor:
 
 
 def mean_recall(confusion: Tensor) -> Tensor:
-    """The mean of the class recalls (balanced accuracy).
+    """Mean of the class recalls (balanced accuracy).
 
     Example:
         >>> mean_recall(torch.tensor([[8, 2], [1, 1]]))
@@ -77,7 +81,9 @@ def mean_recall(confusion: Tensor) -> Tensor:
 
 
 def class_precision(confusion: Tensor) -> Tensor:
-    """The share of each output that was right, shape ``(C,)``; 0 for an output never given.
+    r"""Precision of each class, :math:`N_{p,p} / \sum_n N_{n,p}`, shape ``(C,)``.
+
+    A class that is never predicted has 0.
 
     Example:
         >>> class_precision(torch.tensor([[8, 2], [0, 0]]))
@@ -88,7 +94,7 @@ def class_precision(confusion: Tensor) -> Tensor:
 
 
 def g_mean(confusion: Tensor) -> Tensor:
-    """The geometric mean of the class recalls; 0 as soon as a class is never found.
+    """Geometric mean of the class recalls; 0 if a class is never found.
 
     Example:
         >>> g_mean(torch.tensor([[8, 2], [1, 1]]))
@@ -99,7 +105,7 @@ def g_mean(confusion: Tensor) -> Tensor:
 
 
 def macro_f1(confusion: Tensor) -> Tensor:
-    """The mean over classes of F1 = 2PR / (P + R), of classes with a sample or an output.
+    """Mean of F1 = 2PR / (P + R) over classes with a sample or a prediction.
 
     Example:
         >>> macro_f1(torch.tensor([[8, 2], [1, 1]]))
@@ -110,7 +116,7 @@ def macro_f1(confusion: Tensor) -> Tensor:
 
 
 def paper_g_mean(confusion: Tensor) -> Tensor:
-    r"""The paper's G-mean: :math:`\sum_p h_p \sqrt{\mathrm{TPR}_p \mathrm{TNR}_p}`, one-vs-all.
+    r"""G-mean of the paper: :math:`\sum_p h_p \sqrt{\mathrm{TPR}_p \mathrm{TNR}_p}`, one-vs-all.
 
     Example:
         >>> paper_g_mean(torch.tensor([[8, 2], [1, 1]]))
@@ -125,9 +131,9 @@ def paper_g_mean(confusion: Tensor) -> Tensor:
 
 
 def paper_f_measure(confusion: Tensor) -> Tensor:
-    r"""The paper's F-measure: :math:`\sum_p h_p \, P_p R_p / (P_p + R_p)`, one-vs-all.
+    r"""F-measure of the paper: :math:`\sum_p h_p \, P_p R_p / (P_p + R_p)`, one-vs-all.
 
-    Half of the usual F1, at most 0.5: the paper's table fits only without the factor 2.
+    Half of the usual F1, so at most 0.5: the paper's table fits only without the factor 2.
 
     Example:
         >>> paper_f_measure(torch.tensor([[8, 2], [1, 1]]))
@@ -143,7 +149,7 @@ def _weighted(scores: Tensor, actual: Tensor) -> Tensor:
 
 
 def _share(part: Tensor, whole: Tensor) -> Tensor:
-    """``part / whole``, and 0 where there is nothing at all."""
+    """Return ``part / whole``, and 0 for 0 / 0."""
     return part / torch.where(whole == 0, 1, whole)
 
 
@@ -158,13 +164,13 @@ def _counts(confusion: Tensor) -> Tensor:
 
 
 def one_vs_rest_auc(scores: Tensor, target: Tensor) -> Tensor:
-    """The area under each class's ROC curve, shape ``(C,)``; NaN where it is undefined.
+    """Area under the ROC curve of each class, shape ``(C,)``.
 
-    A class's area is the chance that one of its samples scores higher for it than a sample of
-    another class does, ties counting half. Undefined for a class with no sample or all of them.
+    The area is the probability that a sample of the class gets a higher score for it than a sample
+    of another class; ties count half. It is NaN for a class with no samples or with all samples.
 
     Args:
-        scores: A score for each class, shape ``(B, C)``; only the order within a column matters.
+        scores: Score of each class, shape ``(B, C)``; only the order within a column matters.
         target: True classes, shape ``(B,)``.
 
     Example:
@@ -184,13 +190,13 @@ def one_vs_rest_auc(scores: Tensor, target: Tensor) -> Tensor:
 
 
 def one_vs_rest_average_precision(scores: Tensor, target: Tensor) -> Tensor:
-    """Each class's average precision, shape ``(C,)``; NaN for a class with no sample.
+    """Average precision of each class, shape ``(C,)``; NaN for a class without samples.
 
-    The mean, over the samples of a class, of the precision at the threshold that just takes the
-    sample in.
+    The mean, over the samples of the class, of the precision at the threshold of the sample's
+    score.
 
     Args:
-        scores: A score for each class, shape ``(B, C)``; only the order within a column matters.
+        scores: Score of each class, shape ``(B, C)``; only the order within a column matters.
         target: True classes, shape ``(B,)``.
 
     Example:
@@ -208,38 +214,76 @@ def one_vs_rest_average_precision(scores: Tensor, target: Tensor) -> Tensor:
 
 
 def _by_class(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores and membership as ``(C, B)``."""
+    """Transpose scores, and mark the members of each class; both ``(C, B)``."""
     _check_scores(scores, target, name="scores")
     classes = torch.arange(scores.shape[1], device=scores.device)
     return scores.detach().T.contiguous(), target.long()[None, :] == classes[:, None]
 
 
-def expected_calibration_error(probabilities: Tensor, target: Tensor, *, bins: int = 15) -> Tensor:
-    """How far confidence is from accuracy, averaged over bins of confidence of equal width.
+class CalibrationBins(NamedTuple):
+    """Samples in bins of confidence of equal width, each of shape ``(bins,)``."""
+
+    counts: Tensor
+    confidence: Tensor  # mean; NaN for an empty bin
+    accuracy: Tensor  # share that is correct; NaN for an empty bin
+
+
+def calibration_bins(probabilities: Tensor, target: Tensor, *, bins: int = 15) -> CalibrationBins:
+    """Compare confidence with accuracy, in bins of confidence of equal width.
 
     Args:
         probabilities: Of each class, shape ``(B, C)``.
         target: True classes, shape ``(B,)``.
-        bins: The number of bins between 0 and 1.
+        bins: The number of bins between 0 and 1; each includes its upper end.
+
+    Example:
+        >>> probabilities = torch.tensor([[0.75, 0.25], [0.75, 0.25]])
+        >>> calibration_bins(probabilities, torch.tensor([0, 1]), bins=2)
+        CalibrationBins(counts=tensor([0, 2]), confidence=tensor([   nan, 0.7500]), ...)
+    """
+    confidence, correct, bin_of_sample = _binned(probabilities, target, bins)
+    counts = torch.bincount(bin_of_sample, minlength=bins)
+    sums = [
+        values.new_zeros(bins).index_add(0, bin_of_sample, values)
+        for values in (confidence, correct)
+    ]
+    return CalibrationBins(counts, sums[0] / counts, sums[1] / counts)
+
+
+def expected_calibration_error(probabilities: Tensor, target: Tensor, *, bins: int = 15) -> Tensor:
+    r"""Distance of confidence and accuracy, averaged over confidence bins of equal width.
+
+    .. math:: \sum_b \frac{|b|}{B} \, |\mathrm{accuracy}_b - \mathrm{confidence}_b|
+
+    Args:
+        probabilities: Probability of each class, shape ``(B, C)``.
+        target: True classes, shape ``(B,)``.
+        bins: Number of bins between 0 and 1.
 
     Example:
         >>> probabilities = torch.tensor([[0.9, 0.1], [0.9, 0.1]])
         >>> expected_calibration_error(probabilities, torch.tensor([0, 1]))
         tensor(0.4000)
     """
+    confidence, correct, bin_of_sample = _binned(probabilities, target, bins)
+    gaps = confidence.new_zeros(bins).index_add(0, bin_of_sample, correct - confidence)
+    return gaps.abs().sum() / len(target)
+
+
+def _binned(probabilities: Tensor, target: Tensor, bins: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Confidence, correctness (0 or 1) and bin of each sample, each of shape ``(B,)``."""
     _check_scores(probabilities, target, name="probabilities")
     if not bool(((probabilities >= 0) & (probabilities <= 1 + _ROUNDING)).all()):
         raise InputError(
             "probabilities must lie in [0, 1], but run from "
             f"{float(probabilities.min()):g} to {float(probabilities.max()):g}; "
-            "of logits take the softmax first"
+            "apply softmax to logits first"
         )
     if bins < 1:
         raise InputError(f"bins must be at least 1, but is {bins}")
     confidence, predicted = probabilities.float().max(1)
     bin_of_sample = (confidence * bins).ceil().long().sub(1).clamp(0, bins - 1)
-    gaps = (predicted == target.long()).float() - confidence  # (B,)
-    return gaps.new_zeros(bins).index_add(0, bin_of_sample, gaps).abs().sum() / len(target)
+    return confidence, (predicted == target.long()).float(), bin_of_sample
 
 
 def _check_scores(scores: Tensor, target: Tensor, *, name: str) -> None:

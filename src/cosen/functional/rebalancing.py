@@ -1,7 +1,7 @@
-"""The losses that learned costs are compared with, on the same core as the paper's.
+"""Other losses for imbalanced classes, to compare learned costs with.
 
-``class_counts`` and ``class_frequencies`` may be counts or fractions wherever only their ratios
-matter; the docstring says where they must be counts.
+Shapes are as in :mod:`cosen.functional.losses`. ``class_counts`` and ``class_frequencies`` may be
+counts or fractions if only their ratios matter; the docstring says where they must be counts.
 """
 
 import math
@@ -42,31 +42,25 @@ def balanced_softmax(
     2021) in general: costs whose rows are all :math:`h^\tau`.
 
     Args:
-        logits: Network outputs, shape ``(B, C)``.
-        target: True classes, shape ``(B,)``, or probabilities, shape ``(B, C)``.
+        logits: Network outputs, shape ``(B, C)`` or ``(B, C, d1, ...)``.
+        target: True classes, shape ``(B,)`` or ``(B, d1, ...)``, or probabilities in the shape of
+            the logits.
         class_frequencies: Counts or fractions, shape ``(C,)``; only their ratios matter.
-        tau: Strength; 0 is plain cross-entropy.
+        tau: Strength of the class frequencies; 0 is plain cross-entropy.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         label_smoothing: Share of the target spread evenly over the outputs.
-        ignore_index: Class index of samples to leave out.
+        ignore_index: Class index of samples to ignore.
 
     Example:
         >>> logits = torch.tensor([[1.0, 0.0]])
         >>> balanced_softmax(logits, torch.tensor([1]), torch.tensor([90, 10]))
         tensor(3.2373)
     """
-    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
-    frequencies = _class_vector(class_frequencies, logits, "class_frequencies")
+    batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
+    frequencies = _class_vector(class_frequencies, batch.logits, "class_frequencies")
     check_finite(tau, name="tau")
     margins = (tau * (frequencies / frequencies.sum()).log()).expand(len(frequencies), -1)
-    return margin_cross_entropy(
-        logits,
-        target,
-        margins.__getitem__,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-        ignore_index=ignore_index,
-    )
+    return margin_cross_entropy(batch, margins.__getitem__, label_smoothing=label_smoothing)
 
 
 def ldam_loss(
@@ -85,36 +79,32 @@ def ldam_loss(
     .. math:: \ell = -\log \frac{e^{s (o_p - m_p)}}{e^{s (o_p - m_p)} + \sum_{k \ne p} e^{s o_k}},
        \quad m_p = m \, (\min_k n_k / n_p)^{1/4}
 
-    Meant for logits that are cosines (a normalised last layer), hence the scale.
+    For logits that are cosines, as from a normalised last layer; ``scale`` widens their range.
 
     Args:
-        logits: Cosines of features and class weights, shape ``(B, C)``.
-        target: True classes, shape ``(B,)``, or probabilities, shape ``(B, C)``.
+        logits: Cosines of features and class weights, shape ``(B, C)`` or ``(B, C, d1, ...)``.
+        target: True classes, shape ``(B,)`` or ``(B, d1, ...)``, or probabilities in the shape of
+            the logits.
         class_counts: :math:`n`, shape ``(C,)``; only ratios matter.
         max_margin: :math:`m`, the margin of the rarest class.
         scale: :math:`s`.
-        weight: A factor for each class (deferred re-weighting), shape ``(C,)``.
+        weight: Factor for each class (deferred re-weighting), shape ``(C,)``.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        ignore_index: Class index of samples to leave out.
+        ignore_index: Class index of samples to ignore.
 
     Example:
         >>> logits = torch.tensor([[0.5, 0.4]])
         >>> ldam_loss(logits, torch.tensor([0]), torch.tensor([1, 16]), scale=1.0)
         tensor(0.9130)
     """
-    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
-    counts = _class_vector(class_counts, logits, "class_counts")
+    batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
+    counts = _class_vector(class_counts, batch.logits, "class_counts")
     check_finite(max_margin, name="max_margin")
     check_positive(scale, name="scale")
     class_margins = max_margin * (counts.min() / counts) ** 0.25
-    return margin_cross_entropy(
-        scale * logits,
-        target,
-        torch.diag(-scale * class_margins).__getitem__,
-        weight=weight,
-        reduction=reduction,
-        ignore_index=ignore_index,
-    )
+    margins = torch.diag(-scale * class_margins)
+    scaled = batch._replace(logits=scale * batch.logits)
+    return margin_cross_entropy(scaled, margins.__getitem__, weight=weight)
 
 
 def focal_loss(
@@ -131,42 +121,34 @@ def focal_loss(
     .. math:: \ell = -(1 - y_p)^\gamma \log y_p
 
     Args:
-        logits: Network outputs, shape ``(B, C)``.
-        target: True classes, shape ``(B,)``, or probabilities, shape ``(B, C)``.
-        gamma: How far well-classified samples are played down; 0 is plain cross-entropy.
-        weight: A factor for each class (class-balanced focal loss), shape ``(C,)``.
+        logits: Network outputs, shape ``(B, C)`` or ``(B, C, d1, ...)``.
+        target: True classes, shape ``(B,)`` or ``(B, d1, ...)``, or probabilities in the shape of
+            the logits.
+        gamma: Reduction of the loss of well-classified samples; 0 is plain cross-entropy.
+        weight: Factor for each class (class-balanced focal loss), shape ``(C,)``.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        ignore_index: Class index of samples to leave out.
+        ignore_index: Class index of samples to ignore.
 
     Example:
         >>> focal_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([0]), gamma=1.0)
         tensor(0.3466)
     """
-    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
+    batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
     check_not_negative(gamma, name="gamma")
 
     def focal(log_scores: Tensor) -> Tensor:
-        # 1 - y is kept above zero: the power's slope is infinite there for gamma < 1
+        # 1 - y must stay above zero, where the slope of the power is infinite for gamma < 1
         missing = (-log_scores.expm1()).clamp(min=torch.finfo(log_scores.dtype).tiny)
         return -(missing**gamma) * log_scores
 
-    def of_class(outputs: Tensor, classes: Tensor) -> Tensor:
+    def loss_of_class(outputs: Tensor, classes: Tensor) -> Tensor:
         return focal(outputs.log_softmax(1).gather(1, classes[:, None]).squeeze(1))
 
-    return batch_loss(
-        of_class,
-        logits,
-        target,
-        losses_of_all=lambda outputs: focal(_finite(outputs.log_softmax(1))),
-        weight=weight,
-        reduction=reduction,
-        ignore_index=ignore_index,
-    )
+    def losses_of_all(outputs: Tensor) -> Tensor:
+        # a masked class has -inf and must have the gradient 0, but 0 * inf is NaN
+        return focal(outputs.log_softmax(1).clamp(min=torch.finfo(outputs.dtype).min))
 
-
-def _finite(log_scores: Tensor) -> Tensor:
-    """A masked class's -inf as the lowest number: its gradient is to be 0, and 0 * inf is NaN."""
-    return log_scores.clamp(min=torch.finfo(log_scores.dtype).min)
+    return batch_loss(batch, loss_of_class, losses_of_all=losses_of_all, weight=weight)
 
 
 def class_balanced_weights(class_counts: Tensor, *, beta: float = 0.9999) -> Tensor:
@@ -176,7 +158,7 @@ def class_balanced_weights(class_counts: Tensor, *, beta: float = 0.9999) -> Ten
 
     Args:
         class_counts: :math:`n`, shape ``(C,)``; counts, not fractions.
-        beta: 0 gives equal weights; towards 1 they become inverse to the counts.
+        beta: 0 gives equal weights; near 1 they are inverse to the counts.
 
     Example:
         >>> class_balanced_weights(torch.tensor([1, 3]), beta=0.5)
@@ -199,7 +181,7 @@ def _check_not_fractions(counts: Tensor) -> None:
 def _effective_number_weights(counts: Tensor, beta: float) -> Tensor:
     if beta == 0:
         return torch.ones_like(counts)
-    weights = 1 / -torch.expm1(counts * math.log(beta))  # expm1: beta^n may be close to 1
+    weights = 1 / -torch.expm1(counts * math.log(beta))  # beta^n may be close to 1
     return weights / weights.mean()
 
 
@@ -213,35 +195,35 @@ def class_balanced_cross_entropy(
     label_smoothing: float = 0.0,
     ignore_index: int = -100,
 ) -> Tensor:
-    """Cross-entropy weighted by :func:`class_balanced_weights`.
+    r"""Cross-entropy weighted by :func:`class_balanced_weights`.
+
+    .. math:: \ell = -w_p \log \frac{e^{o_p}}{\sum_k e^{o_k}}
 
     Args:
-        logits: Network outputs, shape ``(B, C)``.
-        target: True classes, shape ``(B,)``, or probabilities, shape ``(B, C)``.
-        class_counts: Samples of each class, shape ``(C,)``; counts, not fractions.
-        beta: 0 gives equal weights; towards 1 they become inverse to the counts.
+        logits: Network outputs, shape ``(B, C)`` or ``(B, C, d1, ...)``.
+        target: True classes, shape ``(B,)`` or ``(B, d1, ...)``, or probabilities in the shape of
+            the logits.
+        class_counts: Training samples per class, shape ``(C,)``; counts, not fractions.
+        beta: 0 gives equal weights; near 1 they are inverse to the counts.
         reduction: ``"mean"`` (by weight), ``"sum"`` or ``"none"``.
         label_smoothing: Share of the target spread evenly over the outputs.
-        ignore_index: Class index of samples to leave out.
+        ignore_index: Class index of samples to ignore.
 
     Example:
         >>> logits, target = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1])
         >>> class_balanced_cross_entropy(logits, target, torch.tensor([3, 1]), beta=0.5)
         tensor(0.9496)
     """
-    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
-    counts = _class_vector(class_counts, logits, "class_counts")
+    batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
+    counts = _class_vector(class_counts, batch.logits, "class_counts")
     if values_are_readable(counts):
         _check_not_fractions(counts)
     check_fraction(beta, name="beta")
     return margin_cross_entropy(
-        logits,
-        target,
-        logits.new_zeros(len(counts), len(counts)).__getitem__,
+        batch,
+        counts.new_zeros(len(counts), len(counts)).__getitem__,
         weight=_effective_number_weights(counts, beta),
-        reduction=reduction,
         label_smoothing=label_smoothing,
-        ignore_index=ignore_index,
     )
 
 
@@ -258,38 +240,35 @@ def smooth_one_sided_regression(
     .. math:: \ell = \sum_n \log(1 + e^{z_n (r_n - \xi'_{p,n})}), \quad r_n = -o_n,
        \quad z_n = 1 \text{ if } n = p \text{ else } -1
 
-    The estimated cost :math:`r_n` may be below the true one only for the right decision, and above
-    it only for a wrong one. Outputs are negated costs, so that the largest logit is the cheapest
-    decision, as everywhere else.
+    The estimated cost :math:`r_n` may be below the true cost only for the right decision, and above
+    it only for a wrong one. Outputs are negated costs: the largest logit is the cheapest decision.
 
     Args:
-        logits: Negated cost estimates, shape ``(B, C)``.
-        target: True classes, shape ``(B,)``, or probabilities, shape ``(B, C)``.
+        logits: Negated cost estimates, shape ``(B, C)`` or ``(B, C, d1, ...)``.
+        target: True classes, shape ``(B,)`` or ``(B, d1, ...)``, or probabilities in the shape of
+            the logits.
         misclassification_costs: :math:`\xi'`, shape ``(C, C)``, zero diagonal, not negative.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        ignore_index: Class index of samples to leave out.
+        ignore_index: Class index of samples to ignore.
 
     Example:
         >>> costs = torch.tensor([[0.0, 1.0], [4.0, 0.0]])
         >>> smooth_one_sided_regression(torch.tensor([[0.0, -1.0]]), torch.tensor([0]), costs)
         tensor(1.3863)
     """
-    logits, target = prepare_batch(logits, target, ignore_index=ignore_index)
-    check_same_device(
-        misclassification_costs, logits, name="misclassification_costs", other="logits"
-    )
+    batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
+    costs = misclassification_costs
+    check_same_device(costs, logits, name="misclassification_costs", other="logits")
     check_misclassification_costs(
-        misclassification_costs,
-        num_classes=logits.shape[1],
-        values=values_are_readable(misclassification_costs),
+        costs, num_classes=batch.logits.shape[1], values=values_are_readable(costs)
     )
-    costs = misclassification_costs.to(logits.dtype)
+    costs = costs.to(batch.logits.dtype)
 
     def regression(outputs: Tensor, classes: Tensor) -> Tensor:
         sides = -torch.ones_like(outputs).scatter(1, classes[:, None], -1.0)
         return torch.nn.functional.softplus(sides * (-outputs - costs[classes])).sum(1)
 
-    return batch_loss(regression, logits, target, reduction=reduction, ignore_index=ignore_index)
+    return batch_loss(batch, regression)
 
 
 def _class_vector(values: Tensor, logits: Tensor, name: str) -> Tensor:

@@ -1,14 +1,18 @@
-"""From the loss of one true class to the loss of a batch."""
+"""Batches and reductions: what every loss does before and after its own formula.
+
+A loss works on logits ``(N, C)``. :func:`prepare_batch` brings other shapes to this one, and
+:func:`batch_loss` brings the losses back to the shape of the target.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from cosen.errors import InputError
 from cosen.functional.checks import (
+    check_choice,
     check_logits,
     check_same_device,
     check_target,
@@ -19,61 +23,72 @@ from cosen.functional.checks import (
 Reduction = Literal["mean", "sum", "none"]
 
 FEW = 4
-"""Classes with a share in a sample, on average, up to which they are worked out one by one: mixed
-images have two."""
+"""Classes per sample, on average, up to which a target of probabilities is computed class by class.
+Mixed images have two."""
 
 
-def check_reduction(reduction: str) -> None:
-    """``reduction`` is a known name."""
-    if reduction not in get_args(Reduction):
-        raise InputError(
-            f"reduction must be one of {', '.join(get_args(Reduction))}, but is {reduction!r}"
-        )
+class Batch(NamedTuple):
+    """Checked inputs of a loss, one row per sample or pixel."""
+
+    logits: Tensor  # (N, C), float32 or float64
+    target: Tensor  # (N,) class indices, long, or (N, C) probabilities
+    shape: torch.Size  # of the target without the class dimension, N elements
+    reduction: Reduction
+    ignore_index: int
+
+
+def prepare_batch(
+    logits: Tensor, target: Tensor, *, reduction: Reduction, ignore_index: int
+) -> Batch:
+    """Check the inputs that all losses share, and flatten them."""
+    check_choice(reduction, get_args(Reduction), name="reduction")
+    check_logits(logits)
+    check_target(target, logits, ignore_index=ignore_index)
+    shape = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else torch.Size()
+    if target.is_floating_point():
+        target = classes_last(target)
+    else:
+        target = target.long() if target.ndim == 1 else target.long().flatten()
+    return Batch(full_precision(classes_last(logits)), target, shape, reduction, ignore_index)
+
+
+def classes_last(tensor: Tensor) -> Tensor:
+    """Reshape ``(B, C, d1, ...)`` or ``(C,)`` to ``(N, C)``."""
+    if tensor.ndim == 2:
+        return tensor
+    return tensor.movedim(1, -1).flatten(0, -2) if tensor.ndim > 2 else tensor[None]
 
 
 def full_precision(tensor: Tensor) -> Tensor:
-    """``tensor`` in float32 if it came in half precision, else as it is."""
+    """Convert half precision to float32."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """Where products of matrices keep their precision."""
+    """Keep the precision of matrix products."""
     if not torch.amp.is_autocast_available(device.type):
         return nullcontext()
     return torch.autocast(device.type, enabled=False)
 
 
-def prepare_batch(logits: Tensor, target: Tensor, *, ignore_index: int) -> tuple[Tensor, Tensor]:
-    """Check what every loss takes; logits in full precision, class indices as ``long``."""
-    check_logits(logits)
-    check_target(target, logits, ignore_index=ignore_index)
-    return full_precision(logits), target if target.is_floating_point() else target.long()
-
-
 def batch_loss(
+    batch: Batch,
     loss_of_class: Callable[[Tensor, Tensor], Tensor],
-    logits: Tensor,
-    target: Tensor,
     *,
     losses_of_all: Callable[[Tensor], Tensor | None] | None = None,
     weight: Tensor | None = None,
-    reduction: Reduction,
-    ignore_index: int,
 ) -> Tensor:
-    """The loss of a batch from the loss of one true class.
+    """Compute the loss of a batch from the loss of one true class.
 
     Args:
+        batch: The result of :func:`prepare_batch`.
         loss_of_class: Maps logits ``(K, C)`` and class indices ``(K,)`` to losses ``(K,)``.
-        losses_of_all: Maps logits ``(B, C)`` to the losses of every true class ``(B, C)``, where
-            there is a shorter way than one by one, or to None where that way would lose digits. It
-            chooses by values, which ``torch.compile`` cannot trace: there it is not taken.
-        logits: Network outputs, shape ``(B, C)``, from :func:`prepare_batch`.
-        target: Class indices ``(B,)`` or probabilities ``(B, C)``, from :func:`prepare_batch`.
-        weight: A weight for each class, shape ``(C,)``, or None for 1.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        ignore_index: The index that marks a sample to leave out.
+        losses_of_all: Maps logits ``(N, C)`` to the losses of every true class ``(N, C)``, if that
+            is faster than one class at a time, or to None if it would lose digits. It may branch on
+            values, so it is not used under ``torch.compile``.
+        weight: Weight of each class, shape ``(C,)``; None is 1.
     """
-    check_reduction(reduction)
+    logits, target = batch.logits, batch.target
     if weight is not None:
         check_same_device(weight, logits, name="weight", other="logits")
         check_weight(weight, num_classes=logits.shape[1], values=values_are_readable(weight))
@@ -84,11 +99,14 @@ def batch_loss(
             shares = shares * weight
         losses, weights = _expected_losses(loss_of_class, losses_of_all, logits, shares)
     else:
-        counted = target != ignore_index
+        counted = target != batch.ignore_index
+        if weight is None and values_are_readable(target) and len(target) and bool(counted.all()):
+            return _reduce_unweighted(loss_of_class(logits, target.long()), batch)  # half the time
         classes = torch.where(counted, target, 0)
         losses = loss_of_class(logits, classes)
         weights = counted.to(logits.dtype) * (1 if weight is None else weight[classes])
-    return reduce_losses(losses, weights, reduction)
+    reduced = reduce_losses(losses, weights, batch.reduction)
+    return reduced.reshape(batch.shape) if batch.reduction == "none" else reduced
 
 
 def _expected_losses(
@@ -97,12 +115,11 @@ def _expected_losses(
     logits: Tensor,
     shares: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    r"""Mean losses ``(B,)`` and weights ``(B,)`` of samples with class probabilities.
+    r"""Compute mean losses ``(N,)`` and weights ``(N,)`` of samples with class probabilities.
 
     A sample that is class :math:`p` with probability :math:`d_p` has the loss
-    :math:`\sum_p d_p \ell(p, o)`, which for mixup is the mix of the two losses. Where few classes
-    have a share above zero, or there is no shorter way, each of these is worked out: with two
-    classes a sample that takes ``2 * B * C`` numbers, with dense targets ``B * C * C``.
+    :math:`\sum_p d_p \ell(p, o)`. For mixup this is the mix of the two losses. Computing it class
+    by class takes ``2 * N * C`` numbers for two classes per sample, ``N * C * C`` for all classes.
     """
     weights = shares.sum(1)
     divisors = torch.where(weights == 0, 1, weights)
@@ -111,27 +128,28 @@ def _expected_losses(
         losses_of_all = None
     if losses_of_all is not None and len(sample) > FEW * len(shares):
         losses = losses_of_all(logits)
-        if losses is not None:  # of a class without a share they may be infinite
+        if losses is not None:  # classes without a share may have an infinite loss
             return (shares * losses.masked_fill(shares == 0, 0)).sum(1) / divisors, weights
     of_pairs = shares[sample, classes] * loss_of_class(logits[sample], classes)
     return logits.new_zeros(len(logits)).index_add(0, sample, of_pairs) / divisors, weights
 
 
+def _reduce_unweighted(losses: Tensor, batch: Batch) -> Tensor:
+    """Reduce losses that all count the same."""
+    if batch.reduction == "none":
+        return losses.reshape(batch.shape)
+    return losses.mean() if batch.reduction == "mean" else losses.sum()
+
+
 def reduce_losses(losses: Tensor, weights: Tensor, reduction: Reduction) -> Tensor:
-    """Weigh the losses of a batch and reduce them.
+    r"""Weight the losses of a batch and reduce them.
 
-    A class weight belongs to the true class and multiplies its whole loss, the smoothed part as
-    well. The mean is the weighted sum over the sum of the weights, where a target of probabilities
-    weighs its classes' weights by their shares; if every weight is zero (a batch of ignored
-    samples) it is 0, not NaN. For class indices without label smoothing this is
-    ``torch.nn.functional.cross_entropy(weight=)``. That differs in two ways: when it smooths, the
-    spread part of each output has that output's weight, and for probabilities its mean divides by
-    the number of samples.
+    .. math:: \text{mean} = \sum_i w_i \ell_i / \sum_i w_i
 
-    Args:
-        losses: One loss a sample, shape ``(B,)``.
-        weights: One weight a sample, shape ``(B,)``; zero for an ignored sample.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+    The weight of a sample is the weight of its true class; for probabilities it is the sum of the
+    class weights times the probabilities. The mean is 0, not NaN, if all weights are zero.
+    This is ``torch.nn.functional.cross_entropy(weight=)`` for class indices without label
+    smoothing. docs/paper.md lists the differences in other cases.
     """
     weighted = torch.where(weights == 0, 0, weights * losses)  # an ignored loss may be infinite
     if reduction == "none":

@@ -1,4 +1,4 @@
-"""How well each class is separated from each other class, S (Sec. III-D)."""
+"""Class-to-class separability, S (Sec. III-D)."""
 
 import math
 
@@ -7,11 +7,11 @@ from torch import Tensor
 
 from cosen.errors import InputError
 from cosen.functional.checks import check_class_indices, check_same_device
-from cosen.functional.reduction import full_precision
+from cosen.functional.reduction import full_precision, without_autocast
 
 _CLOSE = 1e-2
-"""Where a squared distance is below this share of the squared norms, the matrix product has lost
-the digits that tell who is nearest: the search in that class is done again around its mean."""
+"""If a squared distance is below this share of the squared norms, the matrix product is too
+inexact to find the nearest neighbour, and the search in that class is repeated around its mean."""
 
 
 def class_separability(
@@ -28,27 +28,29 @@ def class_separability(
        \frac{\mathrm{dist}(f_i, \text{nearest other in } p)}
             {\mathrm{dist}(f_i, \text{nearest in } q)}
 
-    Small where p lies apart from q, 1 where they are mixed, and 1 on the diagonal. Distances are
-    Euclidean and exact up to rounding. They are computed in blocks of rows: memory above the
-    input is one copy of the features (of half precision also one in float32), about
-    ``block_size * (samples + 4 * dimensions)`` numbers, and where classes are tight clusters one
-    copy of a class at a time.
+    S is small if p is far from q, 1 if they are mixed, and 1 on the diagonal. Distances are
+    Euclidean, and exact up to rounding. They are computed in blocks of rows. Extra memory: one copy
+    of the features (a second one in float32 for half precision), about
+    ``block_size * (samples + 4 * dimensions)`` numbers, and one copy of a class at a time if
+    classes are tight clusters.
 
-    Where the paper's ratio is not defined: two distances of zero give 1 (neither is nearer); a
-    sample that stands in class q as well gives ``ceiling``, which no ratio exceeds, so that one
-    duplicate does not decide for its class. A class with fewer than two samples has no
-    neighbour of its own: its row is the average of the other rows. A class with none also has no
-    column: each row's average stands there.
+    If the paper's ratio is undefined:
+
+    - Two distances of zero give 1.
+    - A sample with a duplicate in class q gives ``ceiling``. No ratio exceeds it, so one duplicate
+      does not dominate its class.
+    - A class with one sample has no neighbour of its own: its row is the average of other rows.
+    - A class without samples also has no column: each entry is the average of its row.
 
     Args:
         features: f, shape ``(samples, dimensions)``.
         target: Classes, shape ``(samples,)``, in 0..num_classes-1.
-        num_classes: The number of classes C.
-        block_size: Rows worked on at once.
-        ceiling: The largest ratio of a single sample.
+        num_classes: Number of classes C.
+        block_size: Rows computed at once.
+        ceiling: Largest ratio of a sample.
 
     Returns:
-        S, shape ``(C, C)``, float32 or float64 as the features.
+        S, shape ``(C, C)``, float32, or float64 if the features are float64.
 
     Example:
         >>> features = torch.tensor([[0.0], [1.0], [5.0], [7.0]])
@@ -61,11 +63,11 @@ def class_separability(
     classes = target.long()[order]
     sizes = torch.bincount(classes, minlength=num_classes)
     ends = sizes.cumsum(0).tolist()
-    points = full_precision(features.detach()[order])  # a copy, changed in place from here
+    points = full_precision(features.detach()[order])  # a copy, which is changed in place below
     _scale_and_centre(points)
 
     totals = points.new_zeros(num_classes, num_classes)
-    with torch.autocast(points.device.type, enabled=False):
+    with without_autocast(points.device):
         squared_norms = _squared_norms(points)
         for start in range(0, len(points), block_size):
             rows = slice(start, start + block_size)
@@ -78,10 +80,10 @@ def class_separability(
 
 
 def _scale_and_centre(points: Tensor) -> None:
-    """Bring the points to values of about 1 around 0, in place; ratios of distances stay.
+    """Scale the points to about 1 and centre them, in place; ratios of distances do not change.
 
-    Squares then neither overflow nor underflow, and smaller norms lose fewer digits. The scale is
-    a power of two, which rounds nothing.
+    Squares then do not overflow or underflow, and smaller norms lose fewer digits. The scale is a
+    power of two, so it is exact.
     """
     if points.numel():
         largest = max(abs(float(bound)) for bound in points.aminmax())
@@ -90,20 +92,16 @@ def _scale_and_centre(points: Tensor) -> None:
 
 
 def _squared_norms(points: Tensor) -> Tensor:
-    norms: Tensor = torch.linalg.vector_norm(points, dim=1)  # makes no copy of the points
+    norms: Tensor = torch.linalg.vector_norm(points, dim=1)  # does not copy the points
     return norms.square()
 
 
 def _nearest_by_class(
     points: Tensor, squared_norms: Tensor, rows: slice, ends: list[int]
 ) -> Tensor:
-    """Distance from each of the rows to its nearest other point in each class; inf for none.
+    """Distance from each row to its nearest other point in each class; inf if there is none.
 
-    Args:
-        points: Sorted by class, shape ``(samples, dimensions)``.
-        squared_norms: Of the points, shape ``(samples,)``.
-        rows: Which points to start from.
-        ends: Where each class ends in the sorted points.
+    The points are sorted by class; ``ends`` are the ends of the classes.
     """
     block = points[rows]
     norms = squared_norms[rows, None]
@@ -128,11 +126,8 @@ def _nearest_by_class(
 
 
 def _nearest_in_class(points: Tensor, row: Tensor, members: slice) -> Tensor:
-    """Squared distances from some points to their nearest other among the members of a class.
-
-    The search is centred on the class, and the distance to the one it finds is by difference.
-    """
-    centre = points[members].mean(0)
+    """Exact squared distances from some points to their nearest other point in a class."""
+    centre = points[members].mean(0)  # the search around it loses fewer digits
     others = points[members] - centre
     scores = torch.addmm(_squared_norms(others)[None, :], points[row] - centre, others.T, alpha=-2)
     inside = ((row >= members.start) & (row < members.stop)).nonzero().squeeze(1)
@@ -142,7 +137,7 @@ def _nearest_in_class(points: Tensor, row: Tensor, members: slice) -> Tensor:
 
 
 def _fill_gaps(separability: Tensor, sizes: Tensor) -> Tensor:
-    """Averages for the rows of classes with no neighbour and the columns of empty classes."""
+    """Fill rows of classes without neighbours and columns of empty classes with averages."""
     has_row, has_column = sizes >= 2, sizes >= 1
     off_diagonal = ~torch.eye(len(sizes), dtype=torch.bool, device=sizes.device)
     known = has_row[:, None] & has_column[None, :] & off_diagonal
@@ -152,7 +147,7 @@ def _fill_gaps(separability: Tensor, sizes: Tensor) -> Tensor:
         sums = torch.where(known, separability, 0)
         return (sums.sum() if dim is None else sums.sum(dim)) / counts
 
-    overall = average(None).nan_to_num(1.0)  # no two classes to compare: as good as mixed
+    overall = average(None).nan_to_num(1.0)  # no two classes to compare
     by_column = torch.where(known.any(0), average(0), overall)
     by_row = torch.where(known.any(1), average(1), overall)
     filled = torch.where(has_column[None, :], separability, by_row[:, None])

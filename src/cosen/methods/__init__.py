@@ -1,38 +1,39 @@
 """Methods by name; one of the user's own is ``module:Class``, or an object."""
 
+import csv
 import importlib
 import inspect
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from cosen.errors import InputError, choices_hint
-from cosen.methods.balanced_softmax import BalancedSoftmax
-from cosen.methods.baseline import Baseline
-from cosen.methods.class_balanced import ClassBalanced
-from cosen.methods.class_weights import ClassWeights
-from cosen.methods.crt import ClassifierRetraining
+from cosen.methods.classifiers import WeightedForest, WeightedSVM
 from cosen.methods.fixed_costs import FixedCosts, FixedErrors, FixedFrequencies, FixedSeparability
-from cosen.methods.focal import Focal
-from cosen.methods.ldam_drw import LDAMDRW
 from cosen.methods.learned_costs import Cosen, CosenHinge, CosenMSE, CosenPaper
-from cosen.methods.logit_adjustment import LogitAdjustment
 from cosen.methods.method import (
     AdjustingMethod,
     ClassifierMethod,
     Method,
     NetworkMethod,
+    Samples,
     SamplingMethod,
+    Scores,
     Setting,
+    check_options,
 )
-from cosen.methods.options import check_options
-from cosen.methods.smote import Smote
-from cosen.methods.smote_rsb import SmoteRSB
-from cosen.methods.sosr import SOSR
-from cosen.methods.tau_norm import TauNorm
-from cosen.methods.under_sampling import UnderSampling
-from cosen.methods.weighted_forest import WeightedForest
-from cosen.methods.weighted_sampling import WeightedSampling
-from cosen.methods.weighted_svm import WeightedSVM
+from cosen.methods.output_layer import ClassifierRetraining, LogitAdjustment, TauNorm
+from cosen.methods.resampling import Smote, SmoteRSB, UnderSampling
+from cosen.methods.reweighting import (
+    LDAMDRW,
+    SOSR,
+    BalancedSoftmax,
+    Baseline,
+    ClassBalanced,
+    ClassWeights,
+    Focal,
+    WeightedSampling,
+)
 
 __all__ = [
     "METHODS",
@@ -40,10 +41,15 @@ __all__ = [
     "ClassifierMethod",
     "Method",
     "NetworkMethod",
+    "Samples",
     "SamplingMethod",
+    "Scores",
     "Setting",
     "find_method",
     "make_method",
+    "method_label",
+    "parse_method",
+    "plain_value",
 ]
 
 METHODS: dict[str, type[Method]] = {
@@ -79,26 +85,21 @@ METHODS: dict[str, type[Method]] = {
 
 
 def find_method(name: str) -> type[Method]:
-    """The method of this name, or of a module of the user's; an unknown one lists the choices.
+    """Return the class of a method.
 
     Args:
         name: One of :data:`METHODS`, or ``module:Class``.
     """
     if name in METHODS:
         return METHODS[name]
-    module, colon, attribute = name.partition(":")
-    if colon:
-        return _imported(module, attribute)
+    if ":" in name:
+        return _imported(*name.split(":", 1))
     hint = choices_hint(name, METHODS)
     raise InputError(f"there is no method {name!r}{hint}, or give module:Class for your own")
 
 
 def make_method(name: str, options: Mapping[str, Any] | None = None) -> Method:
-    """A method with these options; those that it does not have are refused.
-
-    Args:
-        name: As for :func:`find_method`.
-        options: By name.
+    """Make a method with options; raise an error for options that it does not have.
 
     Example:
         >>> make_method("smote", {"neighbours": 3})
@@ -107,17 +108,69 @@ def make_method(name: str, options: Mapping[str, Any] | None = None) -> Method:
     method = find_method(name)
     options = options or {}
     check_options(name, options, method)
-    shown = ", ".join(f"{key}={value!r}" for key, value in options.items())
     try:
         return method(**options)
     except InputError as error:
         raise InputError(f"method {name}: {error}") from error
     except (TypeError, ValueError) as error:
-        raise InputError(f"method {name} does not take the options {shown} ({error})") from error
+        given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        raise InputError(f"method {name} does not take the options {given} ({error})") from error
+
+
+def parse_method(text: str) -> tuple[str, dict[str, Any]]:
+    """Split a method with options into its name and the options.
+
+    Example:
+        >>> parse_method("cosen(margin=4, output=linear)")
+        ('cosen', {'margin': 4, 'output': 'linear'})
+    """
+    match = re.fullmatch(r"\s*([^()]+?)\s*(?:\((.*)\))?\s*", text)
+    if match is None:
+        raise InputError(f"{text!r} is not a method: write NAME or NAME(OPTION=VALUE)")
+    options = {}
+    for pair in next(csv.reader([match[2] or ""], skipinitialspace=True), []):
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"{pair!r} in {text!r} is not an option: write OPTION=VALUE")
+        options[name.strip()] = plain_value(value.strip())
+    return match[1], options
+
+
+def method_label(name: str, options: Mapping[str, Any]) -> str:
+    """Return the label of a method with options, the inverse of :func:`parse_method`.
+
+    Example:
+        >>> method_label("cosen", {"margin": 4}), method_label("cosen", {})
+        ('cosen(margin=4)', 'cosen')
+    """
+    pairs = ",".join(
+        f"{option}={str(value).lower() if isinstance(value, bool) else value}"
+        for option, value in options.items()
+    )
+    return f"{name}({pairs})" if pairs else name
+
+
+def plain_value(value: Any) -> Any:
+    """Convert a text to a number or a boolean if it is one.
+
+    Example:
+        >>> plain_value("3"), plain_value("0.5"), plain_value("false"), plain_value("revert")
+        (3, 0.5, False, 'revert')
+    """
+    if not isinstance(value, str):
+        return value
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    return value
 
 
 def _imported(module: str, attribute: str) -> type[Method]:
-    """A class of the user's, from a module that Python finds."""
+    """Import a method of the user's."""
     if not all(part.isidentifier() for part in (*module.split("."), attribute)):
         raise InputError(f"{module}:{attribute} is no module:Class, such as my_methods:Mine")
     try:

@@ -1,28 +1,26 @@
-"""Fixed costs: the paper's Table comp_fixedcost (H, S, M), and costs of the user's own."""
+"""Fixed costs: those of the paper's comparison (H, S, M), or from a CSV."""
 
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from cosen import functional as F
 from cosen.costs import validation_rates
+from cosen.costs.cost_table import read_cost_table
 from cosen.errors import InputError
 from cosen.functional.costs import RelativeTo
 from cosen.losses import CostSensitiveCrossEntropyLoss
-from cosen.methods.cost_table import read_cost_table
 from cosen.methods.method import NetworkMethod, Setting
-
-Reading = Literal["factor", "statistic"]
 
 
 @dataclass(frozen=True)
 class FixedFrequencies(NetworkMethod):
-    """ξ = H, the costs of the class frequencies.
+    """ξ = H, costs from class frequencies.
 
     Attributes:
         relative_to: Whether frequencies are relative to the ``"total"`` or the ``"largest"`` class.
@@ -35,17 +33,17 @@ class FixedFrequencies(NetworkMethod):
 
     def make_loss(self, setting: Setting) -> nn.Module:
         return CostSensitiveCrossEntropyLoss.from_class_counts(
-            torch.from_numpy(setting.class_counts), relative_to=self.relative_to
+            setting.class_counts, relative_to=self.relative_to
         )
 
 
 @dataclass(frozen=True)
 class _FixedStatistic(NetworkMethod):
-    """A statistic of the baseline's network on the validation split as fixed costs.
+    """Fixed costs from a statistic of the baseline on the validation split.
 
-    The paper says that the costs are "set equal to" the statistics. As it stands this lowers the
-    loss of every class for the errors that it does not make; the default is the statistic's factor
-    in the target T instead, the form in which it enters the adaptive costs.
+    The paper sets the costs equal to the statistic. This lowers the loss of every class for the
+    errors that it does not make. The default uses the factor of the statistic in the target T
+    instead, as adaptive costs do.
 
     Attributes:
         reading: ``"factor"`` of T, or the bare ``"statistic"``.
@@ -55,19 +53,19 @@ class _FixedStatistic(NetworkMethod):
 
     starts_from_baseline = True
 
-    reading: Reading = "factor"
+    reading: Literal["factor", "statistic"] = "factor"
     mean: float = 1.0
     std: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.reading not in get_args(Reading):
+        if self.reading not in ("factor", "statistic"):
             raise InputError(f"reading must be factor or statistic, but is {self.reading!r}")
         if not (self.std > 0 and math.isfinite(self.mean)):
-            raise InputError("it needs a finite mean and a positive std")
+            raise InputError("mean must be finite and std positive")
 
     @abstractmethod
     def statistic(self, setting: Setting) -> Tensor:
-        """The statistic, shape ``(C, C)``."""
+        """Return the statistic, shape ``(C, C)``."""
 
     def make_loss(self, setting: Setting) -> nn.Module:
         statistic = self.statistic(setting)
@@ -92,7 +90,7 @@ class FixedSeparability(_FixedStatistic):
     description = "fixed costs from the class separability (S) of the baseline's features"
 
     def statistic(self, setting: Setting) -> Tensor:
-        assert setting.baseline is not None  # it starts from the baseline
+        assert setting.baseline is not None
         outputs, classes = setting.baseline, len(setting.class_counts)
         return F.class_separability(outputs.features, outputs.target, num_classes=classes)
 
@@ -104,27 +102,27 @@ class FixedErrors(_FixedStatistic):
     description = "fixed costs from the baseline's validation errors (M)"
 
     def statistic(self, setting: Setting) -> Tensor:
-        assert setting.baseline is not None  # it starts from the baseline
+        assert setting.baseline is not None
         return validation_rates(setting.baseline.confusion())
 
 
 @dataclass(frozen=True)
 class FixedCosts(NetworkMethod):
-    """Costs of the user's own.
+    """Fixed costs from a CSV.
 
     Attributes:
         costs: A CSV with the class names in its header and first column, row = true class.
     """
 
     name = "fixed-costs"
-    description = "fixed costs of your own, from a CSV (--set options.costs=FILE)"
+    description = "fixed costs from a CSV (--set options.costs=FILE)"
 
     costs: str = ""
 
     def __post_init__(self) -> None:
         if not self.costs:
             raise InputError(
-                "it needs a CSV of costs: name it with --set options.costs=FILE (in cosen compare, "
+                f"costs must be a CSV: give it with --set options.costs=FILE (in cosen compare, "
                 f"{self.name}.costs=FILE)"
             )
 
@@ -146,7 +144,7 @@ class FixedCosts(NetworkMethod):
             row, column = wrong.nonzero()[0].tolist()
             cost = float(costs[row, column])
             raise InputError(
-                f"method {self.name}: costs must lie in (0, 1], but in {self.costs} that of true "
-                f"class {names[row]!r} and output {names[column]!r} is {cost:g}"
+                f"method {self.name}: costs must lie in (0, 1], but {self.costs} has {cost:g} for "
+                f"true class {names[row]!r} and output {names[column]!r}"
             )
         return costs

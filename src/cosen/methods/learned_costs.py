@@ -1,73 +1,62 @@
-"""Learned costs: today's default, and the paper's (Khan et al.) in each of its three losses."""
+"""Learned costs: the default method, and the paper's algorithm with its three losses."""
 
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
-import torch
 from torch import nn
 
 from cosen.costs import AdaptiveCosts, CostLearner, LossName
+from cosen.costs.cost_table import read_misclassification_costs
 from cosen.errors import InputError
-from cosen.methods.cost_table import read_misclassification_costs
-from cosen.methods.method import NetworkMethod, Setting
-from cosen.methods.options import check_options
+from cosen.methods.method import NetworkMethod, Setting, check_options
 
-TAKEN = ("reduction", "objective", "loss")
-"""What is not for the user to set here: training decides it."""
-
-DECIDED = ("class_counts", *TAKEN)
-"""The same with what only the data can say."""
+TAKEN = ("reduction", "ignore_index", "objective", "loss")
+"""Options of the losses that training sets."""
 
 Output = Literal["auto", "linear", "cosine"]
 
 COSINE_SCALE = 16.0
-"""What cosines in the output layer are multiplied by."""
+"""Factor for cosines in the output layer."""
 
 COSINE_MARGIN = 3.0
-"""How much wider margins are between cosines."""
-
-OWN, PAPERS = (inspect.signature(kind).parameters for kind in (AdaptiveCosts, CostLearner))
-"""What each way of learning can be told."""
+"""Factor for margins between cosines."""
 
 
 class Cosen(NetworkMethod):
-    """Costs from class frequencies, whose few strengths are learned from validation errors.
+    """Costs from class frequencies and a margin, both learned from validation errors.
 
-    A network that learns its features gets an output layer of cosines: as its logits cannot grow
-    without bound, the margin shapes the features. A head on frozen ones is better off without.
+    A network that learns its features gets a cosine output layer: its logits are bounded, so the
+    margin shapes the features. A head on frozen features keeps a linear layer.
 
     Args:
-        output: ``"cosine"``, ``"linear"``, or ``"auto"`` for the one of them that suits.
-        options: Those of :class:`~cosen.AdaptiveCosts`.
+        output: ``"cosine"``, ``"linear"`` or ``"auto"``.
+        options: Options of :class:`~cosen.AdaptiveCosts`.
     """
 
     name = "cosen"
-    description = "learned costs, in cross-entropy: the default"
+    description = "learned costs in cross-entropy; the default"
 
     def __init__(self, *, output: Output = "auto", **options: Any) -> None:
         if output not in get_args(Output):
             raise InputError(f"output must be auto, linear or cosine, but is {output!r}")
-        self.output = output
-        _check_not_taken(self.name, options)
+        own, papers = (inspect.signature(kind).parameters for kind in (AdaptiveCosts, CostLearner))
         for name in options:
-            if name not in OWN and name in PAPERS:
+            if name in papers and name not in (*own, *TAKEN):
                 raise InputError(
                     f"{name} is an option of the paper's algorithm: use --method cosen-paper"
                 )
-        check_options(
-            self.name, options, AdaptiveCosts, besides=["output"], without=DECIDED, finite=False
-        )
-        self.options = options
-        AdaptiveCosts([1, 1], **options)  # refuses bad values now
+        _check(self.name, options, AdaptiveCosts, besides=["output"])
+        self.output, self.options = output, options
+        AdaptiveCosts([1, 1], **options)  # raises for bad values
 
     def cosine_scale(self, setting: Setting) -> float | None:
         cosine = setting.learns_features if self.output == "auto" else self.output == "cosine"
         return COSINE_SCALE if cosine else None
 
     def make_loss(self, setting: Setting) -> nn.Module:
-        counts = torch.from_numpy(setting.class_counts)
+        counts = setting.class_counts
         wider = {} if self.cosine_scale(setting) is None else {"margin_scale": COSINE_MARGIN}
         return AdaptiveCosts(counts, objective=setting.objective, **{**wider, **self.options})
 
@@ -76,79 +65,75 @@ class CosenPaper(NetworkMethod):
     """The paper's algorithm: costs from class frequencies, separability and validation errors.
 
     Args:
-        trials: How many candidates for the options that are not given, μ and σ among them, are
-            cross-validated on the training images before training; 0 takes the defaults.
-        folds: Parts of the training images for that, each held out once.
-        options: Those of :class:`~cosen.CostLearner`; ``expert`` may be a CSV.
+        trials: Number of candidates for the options that are not given, such as μ and σ, that are
+            cross-validated on the training images first; 0 uses the defaults.
+        folds: Folds of that cross-validation.
+        options: Options of :class:`~cosen.CostLearner`; ``misclassification_costs`` may be a CSV.
     """
 
     name = "cosen-paper"
-    description = "learned costs as the paper has them, in cross-entropy"
+    description = "the paper's algorithm, in cross-entropy"
     loss: ClassVar[LossName] = "cross_entropy"
     defaults: ClassVar[dict[str, Any]] = {}
-    trials: int = 0
-    folds: int = 3
 
     def __init__(self, *, trials: int = 0, folds: int = 3, **options: Any) -> None:
         if (trials, folds) != (0, 3) and self.name != CosenPaper.name:
-            raise InputError(f"only {CosenPaper.name} has trials and folds: leave them out")
+            raise InputError(f"only {CosenPaper.name} has trials and folds: remove them")
         for name, value, least in (("trials", trials, 0), ("folds", folds, 2)):
             if value < least:
                 raise InputError(f"{name} must be at least {least}, but is {value}")
         self.trials, self.folds = trials, folds
-        _check_not_taken(self.name, options)
-        check_options(
-            self.name,
-            options,
-            CostLearner,
-            besides=["trials", "folds"] if self.name == CosenPaper.name else [],
-            without=DECIDED,
-            finite=False,
-        )
+        own = ["trials", "folds"] if self.name == CosenPaper.name else []
+        _check(self.name, options, CostLearner, besides=own)
         self.options = self.defaults | options
-        plain = {name: value for name, value in self.options.items() if name != "expert"}
-        CostLearner([1, 1], **plain)  # refuses bad values now
+        checked = self.options | {"misclassification_costs": None}
+        CostLearner([1, 1], **checked)  # raises for bad values
 
     def check(self, setting: Setting) -> None:
         super().check(setting)
-        self.make_loss(setting)  # reads an expert's costs, and refuses bad ones
+        self.make_loss(setting)  # reads misclassification costs and checks them
 
     def make_loss(self, setting: Setting) -> nn.Module:
         options = dict(self.options)
-        if isinstance(options.get("expert"), str):
-            path = Path(options["expert"]).expanduser()
-            options["expert"] = read_misclassification_costs(path, setting.class_names)
-        counts = torch.from_numpy(setting.class_counts)
+        given = options.get("misclassification_costs")
+        if isinstance(given, str):
+            options["misclassification_costs"] = read_misclassification_costs(
+                Path(given).expanduser(), setting.class_names
+            )
+        counts = setting.class_counts
         return CostLearner(counts, loss=self.loss, objective=setting.objective, **options)
 
 
 GENTLE = {"relative_to": "largest", "floor": 0.3, "cost_lr": 0.3}
-"""Where costs multiply the outputs, they multiply the gradients too: costs of a hundredth, which
-cross-entropy turns into margins, would stop a rare class from being learned at all."""
+"""In these losses costs multiply outputs and gradients: a cost of 0.01, which is a margin in
+cross-entropy, would stop a rare class from being learned."""
 
 
 class CosenHinge(CosenPaper):
-    """The same in the hinge loss, with costs between 0.3 and 1."""
+    """The paper's algorithm in the hinge loss, with costs between 0.3 and 1."""
 
     name = "cosen-hinge"
-    description = "learned costs as the paper has them, in the SVM hinge loss"
+    description = "the paper's algorithm, in the SVM hinge loss"
     loss = "hinge"
     defaults = GENTLE
 
 
 class CosenMSE(CosenPaper):
-    """The same in the mean square error, with costs between 0.3 and 1."""
+    """The paper's algorithm in the mean squared error, with costs between 0.3 and 1."""
 
     name = "cosen-mse"
-    description = "learned costs as the paper has them, in the mean square error"
+    description = "the paper's algorithm, in the mean squared error"
     loss = "mse"
     defaults = GENTLE
 
 
-def _check_not_taken(method: str, options: Mapping[str, Any]) -> None:
+def _check(method: str, options: Mapping[str, Any], taker: type, *, besides: list[str]) -> None:
+    """Raise an error for options that a class of learned costs does not have."""
     for name in TAKEN:
         if name in options:
             raise InputError(
                 f"{name} is not an option of method {method}: "
-                + ("use cosen-hinge or cosen-mse" if name == "loss" else "leave it out")
+                + ("use cosen-hinge or cosen-mse" if name == "loss" else "remove it")
             )
+    without = ("class_counts", *TAKEN)
+    check_options(method, options, taker, besides=besides, without=without, finite=False)

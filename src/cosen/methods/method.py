@@ -1,16 +1,28 @@
-"""What a method is. There are four kinds, by what they change of plain training."""
+"""What a method is. There are four kinds, by what they change in plain training."""
 
+import inspect
+import math
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    Self,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
-from cosen.costs import Objective
-from cosen.errors import DataError
-from cosen.networks.output import Outputs
+from cosen.costs import OVERALL, Objective
+from cosen.errors import DataError, InputError, choices_hint
+from cosen.networks.network import Outputs
 
 Samples = tuple[np.ndarray, np.ndarray]
 """Features ``(n, d)`` and classes ``(n,)``."""
@@ -21,47 +33,77 @@ Scores = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What a method knows of the data before it trains.
+    """What a method knows about the data before training.
 
     Attributes:
-        class_counts: Training images of each class, shape ``(C,)``.
-        class_names: Their names.
+        class_counts: Training images per class, shape ``(C,)``.
+        class_names: Names of the classes.
         objective: What validation measures.
-        seed: For what a method draws.
-        learns_features: Whether the whole network is trained, from images, and one of ours; not so
-            where some of it is frozen, or it is a head on features, or the user's own.
-        baseline: What the baseline's network gives for the validation split, where the method
-            starts from it.
+        seed: Seed for random choices of the method.
+        learns_features: Whether a network of cosen is trained from images with no layer frozen.
+        baseline: Outputs of the baseline for the validation images, if the method starts from it.
     """
 
-    class_counts: np.ndarray
+    class_counts: Tensor
     class_names: tuple[str, ...]
-    objective: Objective = "overall"
+    objective: Objective = OVERALL
     seed: int = 0
     learns_features: bool = False
     baseline: Outputs | None = None
 
 
-class Method(ABC):
-    """A way to train, made of its options: ``Smote(neighbours=3)``.
+class Context(Protocol):
+    """What :meth:`Method.run` works with; see :class:`cosen.training.context.RunContext`."""
 
-    Derive from one of the kinds below, give it a ``name`` and a ``description``, and it can be
-    passed to :func:`cosen.train` and :func:`cosen.compare`, or named on the command line as
+    @property
+    def setting(self) -> Setting: ...
+
+    @property
+    def setting_with_baseline(self) -> Setting: ...
+
+    @property
+    def is_first_process(self) -> bool: ...
+
+    def make_loop(self, method: "NetworkMethod", samples: Samples | None = None) -> Any: ...
+
+    def on_features(self) -> Self: ...
+
+    def samples(self, part: Literal["train", "val", "test"]) -> Samples: ...
+
+    def baseline_classifier(self) -> Any: ...
+
+    def linear_output(self, method: "Method", network: nn.Module) -> nn.Linear: ...
+
+    def save_model(self, classifier: Any) -> None: ...
+
+    def finish(self, *, seconds: float) -> None: ...
+
+    def finish_scores(self, scores: Scores, *, seconds: float) -> None: ...
+
+
+class Method(ABC):
+    """A way to train, with its options: ``Smote(neighbours=3)``.
+
+    Derive from one of the kinds below and set ``name`` and ``description``. Pass the method to
+    :func:`cosen.train` or :func:`cosen.compare`, or name it on the command line as
     ``module:Class``.
 
     Attributes:
-        name: What it is asked for by.
+        name: The name on the command line.
         description: One line.
-        starts_from_baseline: Whether it needs a network that was trained plainly before.
+        starts_from_baseline: Whether it needs a network that was trained without costs.
+        uses_features: Whether it works on features. It then needs no baseline if there are
+            features of pretrained weights.
     """
 
     name: ClassVar[str]
     description: ClassVar[str]
     starts_from_baseline: ClassVar[bool] = False
+    uses_features: ClassVar[bool] = False
 
     def check(self, setting: Setting) -> None:
-        """Refuse data that it cannot work with, before anything is trained."""
-        counts, names = setting.class_counts, setting.class_names
+        """Raise an error if the method cannot work with this data, before anything is trained."""
+        counts, names = setting.class_counts.tolist(), setting.class_names
         present = [name for name, count in zip(names, counts, strict=True) if count]
         if len(present) < 2:
             raise DataError(
@@ -72,69 +114,166 @@ class Method(ABC):
             if not count:
                 raise DataError(
                     f"method {self.name} needs training images of every class, but class {name!r} "
-                    f"has none: add some, or leave it out with --exclude {name}"
+                    f"has none: add some, or remove the class with --exclude {name}"
                 )
+
+    def needs_baseline(self, *, has_features: bool) -> bool:
+        """Whether it needs a baseline, given whether there are features of pretrained weights."""
+        return self.starts_from_baseline and not (self.uses_features and has_features)
+
+    @abstractmethod
+    def run(self, context: Context) -> None:
+        """Train, and write the results. The kinds below implement it."""
 
 
 class NetworkMethod(Method):
-    """Trains the network itself: with another loss, another order, another output layer.
+    """Trains the network, with another loss, another order of images or another output layer.
 
-    What is not overridden is the baseline's.
+    What is not overridden is plain training with cross-entropy.
 
     Attributes:
-        retrains_output: Whether the baseline's network is kept up to its output layer, which is
-            trained anew.
+        retrains_output: Whether only the output layer of the baseline's network is trained again.
     """
 
     retrains_output: ClassVar[bool] = False
 
     def make_loss(self, setting: Setting) -> nn.Module:
-        """The loss, called with logits and a target; a :class:`~cosen.AdaptiveCosts` learns."""
+        """Return the loss, called with logits and targets. :class:`~cosen.AdaptiveCosts` learn."""
         return nn.CrossEntropyLoss()
 
     def cosine_scale(self, setting: Setting) -> float | None:
-        """What cosines in the output layer are multiplied by; None keeps the linear layer."""
+        """Return the factor for cosines in the output layer; None keeps the linear layer."""
         return None
 
     def begin_epoch(self, loss: nn.Module, setting: Setting, progress: float) -> None:
-        """Change the loss as training goes on.
+        """Change the loss during training.
 
         Args:
-            loss: What :meth:`make_loss` gave.
-            setting: What is known of the data.
-            progress: The share of the epochs that is over.
+            loss: The result of :meth:`make_loss`.
+            setting: What is known about the data.
+            progress: The share of epochs that are done.
         """
 
     def class_draws(self, setting: Setting) -> np.ndarray | None:
-        """How often a sample of each class is drawn, against the others; None takes each once."""
+        """Return how often each class is drawn, relative to the others; None draws each once."""
         return None
+
+    def run(self, context: Context) -> None:
+        loop = context.make_loop(self)
+        loop.fit()
+        context.finish(seconds=sum(record.seconds for record in loop.history))
 
 
 class SamplingMethod(Method):
-    """Changes the training samples in a space of features; a two-layer network learns them."""
+    """Changes the training samples in feature space; a head with one hidden layer learns them."""
 
     starts_from_baseline = True
+    uses_features = True
 
     @abstractmethod
     def resample(self, features: np.ndarray, labels: np.ndarray, setting: Setting) -> Samples:
-        """Other training samples in the place of these."""
+        """Return other training samples."""
+
+    def run(self, context: Context) -> None:
+        start = time.perf_counter()
+        on_features = context.on_features()
+        samples = self.resample(*_training_samples(self, on_features), context.setting)
+        seconds = time.perf_counter() - start
+        loop = on_features.make_loop(NetworkMethod(), samples)  # plain cross-entropy
+        loop.fit()
+        on_features.finish(seconds=seconds + sum(record.seconds for record in loop.history))
 
 
 class ClassifierMethod(Method):
-    """Fits a classifier that is no network, on features. It leaves no model, only predictions."""
+    """Fits a classifier that is not a network on features. It leaves predictions, but no model."""
 
     starts_from_baseline = True
+    uses_features = True
 
     @abstractmethod
     def fit(self, features: np.ndarray, labels: np.ndarray, setting: Setting) -> Scores:
-        """A classifier of these training samples."""
+        """Fit a classifier to these training samples."""
+
+    def run(self, context: Context) -> None:
+        start = time.perf_counter()
+        on_features = context.on_features()
+        if context.is_first_process:
+            scores = self.fit(*_training_samples(self, on_features), context.setting)
+            on_features.finish_scores(scores, seconds=time.perf_counter() - start)
 
 
 class AdjustingMethod(Method):
-    """Changes the output layer of a trained network; nothing is trained any more."""
+    """Changes the output layer of a trained network; nothing more is trained."""
 
     starts_from_baseline = True
 
     @abstractmethod
     def adjust(self, output: nn.Linear, setting: Setting) -> None:
         """Change weights and biases in place, given ``setting.baseline``."""
+
+    def run(self, context: Context) -> None:
+        start = time.perf_counter()
+        classifier = context.baseline_classifier()
+        output = context.linear_output(self, classifier.network)
+        if output.bias is None:
+            raise InputError(f"method {self.name} needs an output layer with a bias")
+        self.adjust(output, context.setting_with_baseline)
+        context.save_model(classifier)
+        context.finish(seconds=time.perf_counter() - start)
+
+
+def _training_samples(method: Method, context: Context) -> Samples:
+    """Return the training features and classes; raise an error if features are not finite."""
+    features, labels = context.samples("train")
+    broken = np.flatnonzero(~np.isfinite(features).all(axis=1))
+    if len(broken):
+        first = context.setting.class_names[labels[broken[0]]]
+        raise DataError(
+            f"method {method.name} needs finite features, but {len(broken)} of {len(features)} "
+            f"training samples have NaN or infinite ones, the first of class {first!r}: fix these "
+            "samples, or use the features of a network whose training has not diverged"
+        )
+    return features, labels
+
+
+def check_options(
+    method: str,
+    options: Mapping[str, Any],
+    taker: Callable[..., Any],
+    *,
+    besides: Collection[str] = (),
+    without: Collection[str] = (),
+    finite: bool = True,
+) -> None:
+    """Raise an error for options that a method does not have, and for values of a wrong type.
+
+    The options are the parameters of the class or function ``taker``, except those in ``without``.
+    ``besides`` are other options of the method, for the message.
+    """
+    parameters = inspect.signature(taker).parameters
+    takes_any = any(entry.kind is entry.VAR_KEYWORD for entry in parameters.values())
+    known = [*besides, *(name for name in parameters if name not in without)]
+    hints = get_type_hints(taker.__init__ if inspect.isclass(taker) else taker)
+    for option, value in options.items():
+        if option not in known and not takes_any:
+            raise InputError(
+                f"method {method} has no option {option!r}{choices_hint(option, known)}"
+            )
+        kind = hints.get(option) if option in parameters else None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        wanted, fits = "", True
+        if get_origin(kind) is Literal:
+            wanted, fits = f"one of {', '.join(map(str, get_args(kind)))}", value in get_args(kind)
+        elif kind is float or (kind == float | None and value is not None):
+            wanted = "a finite number" if finite else "a number"
+            fits = is_number and (math.isfinite(value) or not finite)
+        elif kind is int:
+            wanted, fits = "a whole number", is_number and isinstance(value, int)
+        elif kind is bool:
+            wanted, fits = "true or false", isinstance(value, bool)
+        elif kind is str:
+            wanted, fits = "a text", isinstance(value, str)
+        if not fits:
+            raise InputError(
+                f"option {option} of method {method} must be {wanted}, but is {value!r}"
+            )

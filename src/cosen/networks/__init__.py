@@ -1,4 +1,4 @@
-"""Networks: by name, or any module of the user's."""
+"""Networks: build one by name, or wrap any PyTorch module."""
 
 import inspect
 from collections.abc import Callable
@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cosen.errors import InputError, choices_hint
-from cosen.networks.cosine import SCALE, CosineOutput, use_cosine_output
-from cosen.networks.head import Head
-from cosen.networks.output import Network, NetworkOutput
-from cosen.networks.paper import PaperNetwork
-from cosen.networks.resnet import ResNet32
-from cosen.networks.small_cnn import SmallCNN
-from cosen.networks.wrapping import as_network
+from cosen.networks.network import Network, NetworkOutput
+from cosen.networks.output_layers import SCALE, CosineOutput, as_network, use_cosine_output
+from cosen.networks.small import Head, ResNet32, SmallCNN
+from cosen.networks.vgg import PaperNetwork
 
 __all__ = [
     "NETWORKS",
@@ -28,20 +25,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class NetworkEntry:
-    """A network that can be asked for by name.
+    """A network that can be built by name."""
 
-    Attributes:
-        build: Makes one from keywords: ``num_classes``, ``channels`` or ``in_features`` where it
-            has them, and its own options.
-        description: One line: what it is, and when to use it.
-        image_size: Height and width that images get by default; None where it takes features.
-        channels: Numbers of image channels it can be built for; none where it takes features.
-    """
-
-    build: Callable[..., Network]
-    description: str
-    image_size: int | None
-    channels: tuple[int, ...]
+    build: Callable[..., Network]  # from num_classes, channels or in_features, and its own options
+    description: str  # what it is and when to use it, in one line
+    image_size: int | None  # default height and width of images; None if it takes features
+    channels: tuple[int, ...]  # supported numbers of image channels; empty if it takes features
 
 
 NETWORKS: dict[str, NetworkEntry] = {
@@ -70,11 +59,10 @@ NETWORKS: dict[str, NetworkEntry] = {
         channels=(),
     ),
 }
-"""Every network that can be asked for by name."""
 
 
 def find_network(name: str) -> NetworkEntry:
-    """The entry of this name in :data:`NETWORKS`."""
+    """Find a network in :data:`NETWORKS`."""
     if name not in NETWORKS:
         raise InputError(f"there is no network {name!r}{choices_hint(name, NETWORKS)}")
     return NETWORKS[name]
@@ -90,16 +78,17 @@ def build_network(
     output_scale: float = SCALE,
     **options: Any,
 ) -> Network:
-    """A network by its name, with random weights from torch's generator.
+    """Build a network by name, with random weights from torch's global generator.
 
     Args:
         name: One of :data:`NETWORKS`.
-        num_classes: How many logits.
-        channels: Channels of the images; of no concern to ``head``.
-        in_features: Width of the features that ``head`` takes; for no other network.
+        num_classes: Number of logits.
+        channels: Channels of the images; ``head`` ignores it.
+        in_features: Width of the features, for ``head`` only.
         output: ``"cosine"`` for an output layer of scaled cosines.
-        output_scale: What those cosines are multiplied by.
-        options: The network's own, such as ``reading`` for ``paper`` or ``width`` for ``head``.
+        output_scale: Factor of the cosines.
+        options: Options of the network, such as ``reading`` for ``paper`` or ``width`` for
+            ``head``.
 
     Example:
         >>> network = build_network("head", num_classes=10, in_features=64, width=32)
@@ -111,11 +100,11 @@ def build_network(
     accepted = inspect.signature(entry.build).parameters
     if entry.image_size is None:
         if in_features is None:
-            raise InputError(f"{name} takes features: say how wide they are with in_features")
+            raise InputError(f"{name} takes features: give their width as in_features")
         keywords["in_features"] = in_features
     else:
         if in_features is not None:
-            raise InputError(f"{name} takes images, not features: leave in_features out")
+            raise InputError(f"{name} takes images, not features: remove in_features")
         if channels not in entry.channels:
             able = " or ".join(str(number) for number in entry.channels)
             raise InputError(

@@ -1,4 +1,4 @@
-"""Pre-trained weights: fetching a file of them, and reading it without ever running its code."""
+"""Pre-trained weights: download a weights file, and load one without running code from it."""
 
 import os
 from collections.abc import Sequence
@@ -10,32 +10,26 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from cosen.downloads import Progress, download
 from cosen.errors import DataError, choices_hint
-from cosen.networks.download import Progress, download, sha256
 
 TORCHVISION = "https://download.pytorch.org/models/"
 
 WEIGHTS: dict[str, str] = {"vgg16": "vgg16-397923af.pth"}
-"""Files of torchvision's; the digits before the suffix begin the file's SHA-256."""
+"""Files from torchvision; the SHA-256 of a file begins with the digits in its name."""
 
 
 @dataclass(frozen=True)
 class LoadedWeights:
-    """What became of the entries of a weights file.
-
-    Attributes:
-        loaded: Entries that the network took.
-        random: Entries of the network that the file lacks, or has in another shape: as they were.
-        unused: Entries of the file that the network has no place for.
-    """
+    """Names of entries of a weights file and of the network it was loaded into."""
 
     loaded: tuple[str, ...]
-    random: tuple[str, ...]
-    unused: tuple[str, ...]
+    random: tuple[str, ...]  # the file lacks them or has another shape; they are unchanged
+    unused: tuple[str, ...]  # of the file; they do not fit the network
 
 
 def read_weights(path: Path | str) -> dict[str, Tensor]:
-    """The tensors in a ``.safetensors`` file, or in a state dict that torch saved (``.pth``)."""
+    """Read the tensors of a ``.safetensors`` file, or of a state dict saved by torch (``.pth``)."""
     path = Path(path).expanduser()
     if not path.is_file():
         raise DataError(f"there is no weights file {path}")
@@ -45,9 +39,9 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError, EOFError, RuntimeError) as error:
         raise DataError(f"cannot read weights from {path}: {error}") from error
-    except Exception as error:  # weights_only refuses in several ways, all of them final
+    except Exception as error:  # weights_only raises errors of several types
         raise DataError(
-            f"{path} holds more than tensors, or is no weights file; it was not loaded"
+            f"{path} contains more than tensors, or is no weights file; it was not loaded"
         ) from error
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
         raise DataError(f"{path} is not a state dict: save network.state_dict()")
@@ -55,10 +49,10 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
 
 
 def load_weights(network: nn.Module, path: Path | str) -> LoadedWeights:
-    """Put the weights of a file into a network, where name and shape agree; the rest stays.
+    """Load the weights of a file into a network, where name and shape match.
 
-    A layer is taken whole or not at all: a bias is of no use without the weights it was learned
-    with.
+    If one tensor of a layer does not fit, the whole layer is skipped: a bias is useless without
+    the weights it was learned with.
     """
     given = read_weights(path)
     own = network.state_dict()
@@ -71,7 +65,7 @@ def load_weights(network: nn.Module, path: Path | str) -> LoadedWeights:
     }
     if not fitting:
         raise DataError(
-            f"no entry of {path} fits the network: it has {', '.join(list(given)[:3])}, ..., "
+            f"no entry of {path} fits the network: the file has {', '.join(list(given)[:3])}, ..., "
             f"the network {', '.join(list(own)[:3])}, ..."
         )
     network.load_state_dict(fitting, strict=False)
@@ -83,7 +77,7 @@ def load_weights(network: nn.Module, path: Path | str) -> LoadedWeights:
 
 
 def weights_root() -> Path:
-    """Where fetched weights are kept: ``weights`` below ``$COSEN_CACHE``, or ``~/.cache/cosen``."""
+    """The folder of downloaded weights: ``weights`` in ``$COSEN_CACHE`` or ``~/.cache/cosen``."""
     return Path(os.environ.get("COSEN_CACHE") or Path.home() / ".cache" / "cosen") / "weights"
 
 
@@ -94,28 +88,25 @@ def fetch_weights(
     *,
     progress: Progress | None = None,
 ) -> Path:
-    """Download pre-trained weights, unless they are there already, and say where they are.
+    """Download pre-trained weights, unless they are there already, and return their path.
 
     Args:
         name: One of :data:`WEIGHTS`; ``vgg16`` is torchvision's, 528 MB, trained on ImageNet.
-        root: The folder to keep the file in; :func:`weights_root` if not given.
-        urls: Addresses of folders to try in place of the official one; the checksum stays the same.
-        progress: Called as bytes come in.
+        root: The folder for the file; default: :func:`weights_root`.
+        urls: Addresses of folders to try instead of the official one; the checksum is the same.
+        progress: Callback for progress.
     """
     if name not in WEIGHTS:
         raise DataError(f"there are no weights {name!r} to download{choices_hint(name, WEIGHTS)}")
     file = WEIGHTS[name]
-    prefix = Path(file).stem.rpartition("-")[2]
-    folder = weights_root() if root is None else root
-    path = folder / file
-    mirrors = (TORCHVISION,) if urls is None else urls
+    path = (weights_root() if root is None else root) / file
+    checksum = f"sha256:{path.stem.rpartition('-')[2]}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not (path.is_file() and sha256(path).startswith(prefix)):
-            addresses = [f"{mirror.rstrip('/')}/{file}" for mirror in mirrors]
-            download(path, prefix, addresses, progress=progress)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        download(path, checksum, (TORCHVISION,) if urls is None else urls, progress=progress)
     except OSError as error:
         raise DataError(
-            f"cannot keep {file} in {folder} ({error}): make room or name another folder"
+            f"cannot write {file} to {path.parent} ({error}): free some space or choose another "
+            "folder"
         ) from error
     return path

@@ -1,15 +1,15 @@
-"""``cosen figures``: the paper's figures, for a column of a paper."""
+"""``cosen figures``: draw the paper's figures."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cosen.cli.data import DataRoot, Exclude
+from cosen.cli.options import DataRoot, Exclude
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from matplotlib.figure import Figure
 
 COLUMN = 3.5
@@ -23,14 +23,16 @@ figures_app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Out = Annotated[Path, typer.Option("--out", help="The folder to write to.")]
-Format = Annotated[str, typer.Option("--format", help="svg, png, pdf, with commas between.")]
+Out = Annotated[Path, typer.Option("--out", help="Output folder.")]
+Format = Annotated[str, typer.Option("--format", help="svg, png, pdf, comma-separated.")]
 Width = Annotated[
-    float, typer.Option("--width", help="Inches: 3.5 is a column, 7.16 both columns of a page.")
+    float, typer.Option("--width", help="Inches: 3.5 is one column of a page, 7.16 is two.")
 ]
 Methods = Annotated[
     str | None,
-    typer.Option(help="Of a study, with commas between; else the baseline and the one chosen."),
+    typer.Option(
+        help="Methods of a study, comma-separated; default: the baseline and the chosen method."
+    ),
 ]
 Folders = Annotated[list[Path], typer.Argument(help="Run or study folders.", metavar="FOLDER...")]
 
@@ -50,10 +52,10 @@ def frequencies(
     ] = None,
     imbalance: Annotated[str | None, typer.Option(help="odd:0.1, longtail:100, ...")] = None,
     by_frequency: Annotated[
-        bool, typer.Option("--by-frequency", help="The most frequent class first.")
+        bool, typer.Option("--by-frequency", help="Sort classes by count, largest first.")
     ] = False,
-    log: Annotated[bool, typer.Option("--log", help="Counts on a logarithmic axis.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the split.")] = 0,
+    log: Annotated[bool, typer.Option("--log", help="Use a logarithmic count axis.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     exclude: Exclude = None,
     data_root: DataRoot = None,
     out: Out = FOLDER,
@@ -62,7 +64,7 @@ def frequencies(
 ) -> None:
     """Draw training images by class, datasets side by side.
 
-    The paper has them as Fig. intro and Fig. exp_set.
+    Figures intro and exp_set of the paper.
 
     Examples:
 
@@ -70,48 +72,18 @@ def frequencies(
 
         cosen figures frequencies mnist/odd-10 rsmas ham10000/3-fold --width 7.16
     """
-    from cosen.paper.figures.class_counts import WHOLE, count_classes
-    from cosen.paper.figures.frequencies import draw_frequencies
+    from cosen.paper.figures.class_counts import ALL_IMAGES, count_classes, draw_frequencies
 
-    write = _writer(out, format_, width)
-    counted = [
-        count_classes(
-            one,
-            split=split,
-            imbalance=imbalance,
-            root=data_root,
-            exclude=tuple(exclude or ()),
-            seed=seed,
+    def draw() -> "Figure":
+        options: dict[str, Any] = {"split": split, "imbalance": imbalance, "seed": seed}
+        options |= {"root": data_root, "exclude": tuple(exclude or ())}
+        counts = [count_classes(one, **options) for one in data]
+        ylabel = "images" if split == ALL_IMAGES else "training images"
+        return draw_frequencies(
+            counts, by_frequency=by_frequency, log=log, ylabel=ylabel, width=width
         )
-        for one in data
-    ]
-    words = "images" if split == WHOLE else "training images"
-    write(
-        "frequencies",
-        draw_frequencies(counted, by_frequency=by_frequency, log=log, ylabel=words, width=width),
-    )
 
-
-@figures_app.command()
-def surrogates(out: Out = FOLDER, format_: Format = "svg,png", width: Width = COLUMN) -> None:
-    """Draw the surrogate losses against the margin, under costs.
-
-    The paper has them, without costs, as Fig. SurrogateLF.
-    """
-    from cosen.paper.figures.surrogates import draw_surrogates
-
-    _writer(out, format_, width)("surrogates", draw_surrogates(width=width))
-
-
-@figures_app.command("loss-surface")
-def loss_surface(out: Out = FOLDER, format_: Format = "svg,png", width: Width = COLUMN) -> None:
-    """Draw the CE loss over two outputs and its boundary, under costs.
-
-    The paper has it as Fig. loss_func.
-    """
-    from cosen.paper.figures.loss_surface import draw_loss_surface
-
-    _writer(out, format_, width)("loss-surface", draw_loss_surface(width=width))
+    _draw_and_write({"frequencies": draw}, out, format_, width)
 
 
 @figures_app.command()
@@ -122,10 +94,10 @@ def confusion(
     format_: Format = "svg,png",
     width: Width = COLUMN,
 ) -> None:
-    """Draw confusion matrices on test, in per cent of each class.
+    """Draw confusion matrices on test.
 
-    The paper has them as Fig. CM. Of a study they are those of the baseline and of the method that
-    it chose (of cosen, where it chose the baseline), over all seeds.
+    Figure CM of the paper, in per cent of each class. For a study, draw the baseline and the
+    chosen method over all seeds. If the study chose the baseline, draw cosen beside it.
 
     Examples:
 
@@ -135,8 +107,8 @@ def confusion(
 
         cosen figures confusion runs/photos-baseline-0 runs/photos-cosen-0
     """
-    write = _writer(out, format_, width)
-    write("confusion", _confusion(folders, methods=methods, width=width))
+    draw = partial(_confusion, folders, methods=methods, width=width)
+    _draw_and_write({"confusion": draw}, out, format_, width)
 
 
 @figures_app.command()
@@ -144,17 +116,16 @@ def errors(
     folders: Folders,
     methods: Methods = None,
     measure: Annotated[
-        str,
-        typer.Option(help="Of validation: overall (images), or balanced (mean of the classes)."),
+        str, typer.Option(help="Validation error: overall, or balanced (mean over classes).")
     ] = "overall",
     out: Out = FOLDER,
     format_: Format = "svg,png",
     width: Width = COLUMN,
 ) -> None:
-    """Draw training and validation error by epoch.
+    """Draw training and validation errors by epoch.
 
-    The paper has them as Fig. CIFAR_error. Of a study they are means over seeds, with a band from
-    the least to the most on validation.
+    Figure CIFAR_error of the paper. For a study, draw means over seeds, with a band from the
+    smallest to the largest validation error.
 
     Examples:
 
@@ -162,21 +133,21 @@ def errors(
 
         cosen figures errors runs/photos-baseline-0 runs/photos-cosen-0 --measure balanced
     """
-    write = _writer(out, format_, width)
-    write("errors", _errors(folders, methods=methods, measure=measure, width=width))
+    draw = partial(_errors, folders, methods=methods, measure=measure, width=width)
+    _draw_and_write({"errors": draw}, out, format_, width)
 
 
 @figures_app.command()
 def network(
-    name: Annotated[str, typer.Argument(help="The network.")] = "paper",
-    classes: Annotated[int, typer.Option(help="How many classes.")] = 10,
+    name: Annotated[str, typer.Argument(help="Name of the network.")] = "paper",
+    classes: Annotated[int, typer.Option(help="Number of classes.")] = 10,
     size: Annotated[
         int | None, typer.Option(help="Height and width of the images in pixels.")
     ] = None,
     channels: Annotated[int, typer.Option(help="1 for grey images, 3 for RGB.")] = 3,
-    features: Annotated[int, typer.Option(help="Width of the features that head takes.")] = 512,
+    features: Annotated[int, typer.Option(help="Number of input features of head.")] = 512,
     reading: Annotated[
-        str | None, typer.Option(help="Of the paper's network: whole-vgg or two-extra.")
+        str | None, typer.Option(help="Variant of the paper's network: whole-vgg or two-extra.")
     ] = None,
     out: Out = FOLDER,
     format_: Format = "svg,png",
@@ -184,7 +155,7 @@ def network(
 ) -> None:
     """Draw the layers of a network with sizes and parameters.
 
-    The paper has its own as Fig. cnn_arch.
+    Figure cnn_arch of the paper.
 
     Examples:
 
@@ -192,46 +163,56 @@ def network(
 
         cosen figures network resnet32 --classes 100
     """
-    write = _writer(out, format_, width)
-    write(
-        "network",
-        _network(
-            name,
-            classes=classes,
-            size=size,
-            channels=channels,
-            features=features,
-            reading=reading,
-            width=width,
-        ),
-    )
+    options: dict[str, Any] = {"size": size, "channels": channels, "features": features}
+    draw = partial(_network, name, classes=classes, **options, reading=reading, width=width)
+    _draw_and_write({"network": draw}, out, format_, width)
 
 
-@figures_app.command()
-def overview(out: Out = FOLDER, format_: Format = "svg,png", width: Width = COLUMN) -> None:
-    """Draw how the network and the costs are learned in turn.
+def _draw_simple(name: str, width: float) -> "Figure":
+    from cosen.paper.figures import diagrams, loss_figures
 
-    The paper has it as Fig. overview_fig.
-    """
-    from cosen.paper.figures.overview import draw_overview
+    draw = {
+        "overview": diagrams.draw_overview,
+        "surrogates": loss_figures.draw_surrogates,
+        "loss-surface": loss_figures.draw_loss_surface,
+    }
+    return draw[name](width=width)
 
-    _writer(out, format_, width)("overview", draw_overview(width=width))
+
+def _add_simple(name: str, help_: str) -> None:
+    """Add the command for a figure that needs no data."""
+
+    def run(out: Out = FOLDER, format_: Format = "svg,png", width: Width = COLUMN) -> None:
+        _draw_and_write({name: partial(_draw_simple, name, width)}, out, format_, width)
+
+    figures_app.command(name, help=help_)(run)
+
+
+SIMPLE = {
+    "overview": "Draw how the network and the costs are learned in turn.",
+    "surrogates": "Draw the surrogate losses by margin, with and without costs.",
+    "loss-surface": "Draw the CE loss over two outputs and its boundary.",
+}
+for _name, _help in SIMPLE.items():
+    _add_simple(_name, _help)
 
 
 @figures_app.command("all")
 def all_(
-    out: Annotated[Path, typer.Argument(help="The folder to write to.")] = FOLDER,
+    out: Annotated[Path, typer.Argument(help="Output folder.")] = FOLDER,
     study: Annotated[
-        Path | None, typer.Option(help="A study or run folder: confusion, errors, frequencies.")
+        Path | None,
+        typer.Option(help="Study or run folder for confusion, errors and frequencies."),
     ] = None,
     data: Annotated[
-        list[str] | None, typer.Option(help="Data or a protocol to count; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Dataset or protocol for frequencies; may be repeated."),
     ] = None,
     data_root: DataRoot = None,
     format_: Format = "svg,png",
     width: Width = COLUMN,
 ) -> None:
-    """Draw all figures that can be made from what is given.
+    """Draw all figures that the given data and study allow.
 
     Examples:
 
@@ -239,66 +220,62 @@ def all_(
 
         cosen figures all figures/ --study studies/photos --data mnist/odd-10 --data rsmas
     """
-    from cosen.errors import RunError
-    from cosen.paper.figures.class_counts import count_classes
+    from cosen.paper.figures import class_counts
     from cosen.paper.figures.folders import check_folder
-    from cosen.paper.figures.frequencies import draw_frequencies
-    from cosen.paper.figures.loss_surface import draw_loss_surface
-    from cosen.paper.figures.overview import draw_overview
-    from cosen.paper.figures.surrogates import draw_surrogates
 
-    write = _writer(out, format_, width)
-    counted = list(data or ())
+    counted = list(data or ([] if study is None else [str(study)]))
     drawings: dict[str, Callable[[], Figure]] = {
-        "overview": lambda: draw_overview(width=width),
-        "surrogates": lambda: draw_surrogates(width=width),
-        "loss-surface": lambda: draw_loss_surface(width=width),
+        **{name: partial(_draw_simple, name, width) for name in SIMPLE},
         "network": lambda: _network("paper", width=width),
     }
     if study is not None:
         check_folder(study)
-        folders = [study]
-        counted = counted or [str(study)]
-        drawings["confusion"] = lambda: _confusion(folders, width=width)
-        drawings["errors"] = lambda: _errors(folders, width=width)
+        drawings["confusion"] = lambda: _confusion([study], width=width)
+        drawings["errors"] = lambda: _errors([study], width=width)
     if counted:
-        drawings["frequencies"] = lambda: draw_frequencies(
-            [count_classes(one, root=data_root) for one in counted], width=width
+        drawings["frequencies"] = lambda: class_counts.draw_frequencies(
+            [class_counts.count_classes(one, root=data_root) for one in counted], width=width
         )
-    drawn, left_out = {}, []
-    for name, draw in drawings.items():
-        try:
-            drawn[name] = draw()
-        except RunError as error:  # not every study has all: the others can be made
-            left_out.append(f"No {name}: {error}")
-    for name, figure in drawn.items():
-        write(name, figure)
+    _draw_and_write(drawings, out, format_, width, skip_failed=True)
     if study is None:
-        left_out.append("No confusion and errors: give --study")
+        typer.echo("No confusion and errors: give --study.", err=True)
     if not counted:
-        left_out.append("No frequencies: give --data or --study")
-    for reason in left_out:
-        typer.echo(f"{reason}.", err=True)
+        typer.echo("No frequencies: give --data or --study.", err=True)
 
 
-def _writer(out: Path, formats: str, width: float) -> "Callable[[str, Figure], None]":
-    """Writes figures and says where; what was asked of all of them is checked at once."""
-    from cosen.paper.figures.style import check_width
-    from cosen.paper.figures.writing import parse_formats, write_figure
+def _draw_and_write(
+    drawings: "dict[str, Callable[[], Figure]]",
+    out: Path,
+    formats: str,
+    width: float,
+    *,
+    skip_failed: bool = False,
+) -> None:
+    """Check the options, draw all figures, then write them and print the paths.
+
+    With ``skip_failed``, print why a figure cannot be drawn from a run and continue.
+    """
+    from cosen.errors import RunError
+    from cosen.paper.figures.style import check_width, parse_formats, write_figure
 
     kinds = parse_formats(formats)
     check_width(width)
-
-    def write(name: str, figure: "Figure") -> None:
+    drawn = {}
+    for name, draw in drawings.items():
+        try:
+            drawn[name] = draw()
+        except RunError as error:
+            if not skip_failed:
+                raise
+            typer.echo(f"No {name}: {error}.", err=True)
+    for name, figure in drawn.items():
         for path in write_figure(figure, out, name, formats=kinds):
             typer.echo(path)
 
-    return write
-
 
 def _confusion(folders: list[Path], *, methods: str | None = None, width: float) -> "Figure":
-    from cosen.paper.figures.confusion import draw_confusion
     from cosen.paper.figures.folders import read_confusions
+    from cosen.paper.figures.run_figures import draw_confusion
 
     found, class_names = read_confusions(folders, methods=_names(methods))
     return draw_confusion(found, class_names, width=width)
@@ -307,12 +284,12 @@ def _confusion(folders: list[Path], *, methods: str | None = None, width: float)
 def _errors(
     folders: list[Path], *, methods: str | None = None, measure: str = "overall", width: float
 ) -> "Figure":
-    from cosen.paper.figures.errors import draw_errors
     from cosen.paper.figures.folders import read_curves
+    from cosen.paper.figures.run_figures import draw_errors
 
     curves = read_curves(folders, methods=_names(methods), measure=measure)
-    words = "validation, mean of classes" if measure == "balanced" else "validation"
-    return draw_errors(curves, val_words=words, width=width)
+    label = "validation, mean of classes" if measure == "balanced" else "validation"
+    return draw_errors(curves, val_label=label, width=width)
 
 
 def _network(
@@ -328,18 +305,17 @@ def _network(
     import torch
 
     from cosen.networks import build_network, find_network
-    from cosen.networks.summary import layer_table
-    from cosen.paper.figures.network import draw_network, pretrained_layers
+    from cosen.networks.layer_table import layer_table
+    from cosen.paper.figures.diagrams import draw_network, pretrained_layers
 
-    entry = find_network(name)
+    image_size = find_network(name).image_size
     options: dict[str, Any] = {} if reading is None else {"reading": reading}
     shape: tuple[int, ...]
-    if entry.image_size is None:
+    if image_size is None:
         shape = (features,)
         options["in_features"] = features
     else:
-        side = entry.image_size if size is None else size
-        shape = (channels, side, side)
+        shape = (channels, size or image_size, size or image_size)
     with torch.device("meta"):  # shapes without values: no memory, no time
         built = build_network(name, num_classes=classes, channels=channels, **options)
     rows = layer_table(built, shape)

@@ -1,7 +1,7 @@
-"""Running the rows of the paper's tables, each on its protocol, and keeping what came out.
+"""Run rows of the paper's tables, each on its protocol, and summarise the results.
 
-Rows of several tables are measured on the same protocol: they share one study folder, and what is
-in it is not trained again.
+Rows of several tables use the same protocol. They share one study folder, and finished runs in it
+are not repeated.
 """
 
 import shlex
@@ -11,180 +11,130 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cosen.data.open import open_data
-from cosen.errors import DataError, InputError, RunError
+from cosen.data.sources import open_data
+from cosen.errors import DataError, InputError, RunError, choices_hint
 from cosen.paper.presets import Preset
 from cosen.paper.protocols import PROTOCOLS, TABLES, Protocol, Row
-from cosen.paper.summary import COSEN_PAPER, Summary, summarise
+from cosen.paper.summary import COSEN_PAPER, FILE, Summary, summarise
 
 if TYPE_CHECKING:
-    from cosen.comparing.compare import GridWatcher
+    from cosen.comparing.compare import CompareCallbacks
     from cosen.comparing.study_folder import StudyFolder
     from cosen.training.config import TrainConfig
 
 FOLDER = Path("studies/reproduce")
-"""Where studies go unless told otherwise."""
-
 SEEDS = 3
-
 PRESET = "cpu"
-"""The preset unless told otherwise."""
 
 OURS = {"cosen": (COSEN_PAPER, "cosen")}
-"""Methods that stand for one of the paper's: its algorithm to the letter, and our default."""
+"""Our methods for one of the paper's: its algorithm, and our default."""
 
-WHOLE = {"cifar100": 500}
-"""Training images of each class, for datasets that are also found with fewer. Protocols that take
-images from the odd classes alone do with fewer of those."""
+FULL_COUNTS = {"cifar100": 500}
+"""Training images per class of datasets that also exist as reduced copies."""
 
-METRIC_WORDS = {"accuracy": "accuracy", "f_measure": "F-measure", "g_mean": "G-mean"}
+METRIC_NAMES = {"accuracy": "accuracy", "f_measure": "F-measure", "g_mean": "G-mean"}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A row to reproduce.
-
-    Attributes:
-        row: The paper's.
-        protocol: What it is run on; None where the paper cites the number from another.
-        words: The paper's words, or which data stands in for which.
-    """
+    """A row to reproduce."""
 
     row: Row
-    protocol: Protocol | None
-    words: str
+    protocol: Protocol | None  # None if the number is cited from another paper
+    label: str  # the paper's text; for other data, which dataset replaces which
 
     @property
     def is_stand_in(self) -> bool:
-        """Whether it runs on other data than the paper's, whose numbers are then no measure."""
+        """Whether it runs on other data than the paper's, so that numbers cannot be compared."""
         return self.protocol is not None and self.protocol.name != self.row.protocol
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Our methods for those of the row, the baseline first; none where it is cited."""
+        """Our methods for those of the row, the baseline first; empty if it is cited."""
         if self.protocol is None:
             return ()
         ours = (name for method in self.row.numbers for name in OURS.get(method, (method,)))
         return tuple(dict.fromkeys(("baseline", *ours)))
 
     def paper(self, method: str) -> float | None:
-        """The paper's number beside one of our methods; None where it has none."""
-        return self.row.numbers.get(paper_method(method))
-
-
-def paper_method(method: str) -> str:
-    """The paper's method that one of ours stands for."""
-    return next((theirs for theirs, ours in OURS.items() if method in ours), method)
+        """The paper's number for one of our methods; None if it has none."""
+        theirs = next((theirs for theirs, ours in OURS.items() if method in ours), method)
+        return self.row.numbers.get(theirs)
 
 
 def entries_of(table: str) -> list[Entry]:
-    """The rows of a table, each followed by the one that stands in for it, if any.
+    """Rows of a table, each followed by its stand-in on other data, if any.
 
     Example:
-        >>> [entry.words for entry in entries_of("DILexp")[-2:]]
+        >>> [entry.label for entry in entries_of("DILexp")[-2:]]
         ['Exp. 2 (10-classes)', 'HAM10000 in place of Exp. 2 (10-classes)']
     """
     if table not in TABLES:
-        raise InputError(f"the paper has no table {table!r}: choose of {', '.join(TABLES)}, timing")
+        raise InputError(f"there is no table {table!r}{choices_hint(table, [*TABLES, 'timing'])}")
     return [entry for row in TABLES[table] for entry in _entries(row)]
 
 
 def _entries(row: Row) -> Iterator[Entry]:
-    words = row.row if row.metric == "accuracy" else f"{row.row}, {METRIC_WORDS[row.metric]}"
+    label = row.row if row.metric == "accuracy" else f"{row.row}, {METRIC_NAMES[row.metric]}"
     if row.protocol is None:
-        yield Entry(row, None, words)
+        yield Entry(row, None, label)
         return
-    yield Entry(row, PROTOCOLS[row.protocol], words)
+    yield Entry(row, PROTOCOLS[row.protocol], label)
     for record in PROTOCOLS.values():
-        if record.stands_for == row.protocol:
-            yield Entry(row, record, f"{record.dataset.upper()} in place of {words}")
+        if record.stand_in_for == row.protocol:
+            yield Entry(row, record, f"{record.dataset.upper()} in place of {label}")
 
 
 def find_entries(table: str, row: str | None = None) -> list[Entry]:
-    """The rows of a table that can be run, or those that a text names.
+    """Rows of a table that can be run.
 
     Args:
-        table: The table's label.
-        row: A part of the row's words, or of its protocol's name, large or small letters; the
-            whole of either wins over a part. It must lead to one protocol.
+        table: Label of the table.
+        row: Only rows with this text in their label or protocol name, ignoring case. A full match
+            wins over a partial one. All matching rows must have the same protocol.
     """
-    entries = entries_of(table)
-    runnable = [entry for entry in entries if entry.protocol is not None]
+    runnable = [entry for entry in entries_of(table) if entry.protocol is not None]
     if row is None:
         return runnable
-    wanted = row.strip().lower()
-    named = [(entry, {text.lower() for text in _names(entry)}) for entry in entries]
+    wanted, named = row.strip().lower(), []
+    for entry in runnable:
+        names = [entry.label, entry.protocol.name if entry.protocol else ""]
+        names += [] if entry.is_stand_in else [entry.row.row]
+        named.append((entry, [name.lower() for name in names]))
     found = [entry for entry, names in named if wanted in names] or [
         entry for entry, names in named if any(wanted in name for name in names)
     ]
-    choices = "; ".join(entry.words for entry in runnable)
     if not found:
-        raise InputError(f"no row of {table} has {row!r} in it: there are {choices}")
-    if all(entry.protocol is None for entry in found):
-        raise InputError(
-            f"{found[0].words} is cited from another paper, there is nothing to run: choose of "
-            f"{choices}"
-        )
-    found = [entry for entry in found if entry.protocol is not None]
-    if len({entry.protocol.name for entry in found if entry.protocol}) > 1:
-        several = "; ".join(entry.words for entry in found)
-        raise InputError(f"{row!r} is in several rows of {table}, choose one: {several}")
+        choices = "; ".join(entry.label for entry in runnable)
+        raise InputError(f"no row of {table} that can be run has {row!r}: choose from {choices}")
+    if len({entry.protocol for entry in found}) > 1:
+        several = "; ".join(entry.label for entry in found)
+        raise InputError(f"{row!r} matches several rows of {table}: choose one of {several}")
     return found
 
 
-def _names(entry: Entry) -> tuple[str, ...]:
-    """What a row can be asked for by."""
-    return (
-        (entry.words, entry.row.row)
-        if entry.protocol is None
-        else (
-            *((entry.words,) if entry.is_stand_in else (entry.words, entry.row.row)),
-            entry.protocol.name,
-        )
-    )
-
-
 @dataclass(frozen=True)
-class Wish:
-    """What a user asks for, beside the rows.
-
-    Attributes:
-        preset: How to train.
-        out: Where studies go, one folder for each preset and protocol.
-        seeds: How many.
-        methods: More methods than the rows have.
-        only: These beside the baseline, in place of those that the rows have.
-        ablation: Whether to run the parts of ``cosen`` too, one by one.
-        data_root: Where datasets are.
-        weights: A file of VGG-16's weights; downloaded if not given.
-        epochs: In place of the preset's.
-        trials: With how many trials ``cosen-paper`` cross-validates μ and σ; 0 keeps its defaults.
-        workers: Processes at once.
-    """
+class ReproduceOptions:
+    """How to run rows."""
 
     preset: Preset
-    out: Path = FOLDER
-    seeds: int = SEEDS
-    methods: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
-    ablation: bool = False
+    out: Path = FOLDER  # with a study folder for each preset and protocol
+    seeds: int = SEEDS  # number of seeds
+    methods: tuple[str, ...] = ()  # in addition to those of the rows
+    only: tuple[str, ...] = ()  # instead of those of the rows, with the baseline
+    ablation: bool = False  # also run cosen with single parts of it
     data_root: Path | None = None
-    weights: str | None = None
-    epochs: int | None = None
-    trials: int = 0
-    workers: int | None = None
-
-    @property
-    def asks_for_more(self) -> bool:
-        """Whether methods are asked for that the rows do not have."""
-        return bool(self.methods or self.only or self.ablation)
+    weights: str | None = None  # file of VGG-16 weights; None downloads them
+    epochs: int | None = None  # None uses the preset's
+    trials: int = 0  # of cosen-paper's cross-validation of μ and σ; 0 uses its defaults
+    workers: int | None = None  # parallel processes
 
     def folder(self, record: Protocol) -> Path:
-        """The study folder of a protocol."""
+        """Study folder of a protocol."""
         return self.out / self.preset.name / record.name.replace("/", "-")
 
     def config(self, record: Protocol) -> "TrainConfig":
-        """The settings of a protocol."""
+        """Training settings of a protocol."""
         return self.preset.config(
             record,
             weights=self.weights,
@@ -195,162 +145,144 @@ class Wish:
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What became of the rows of a table.
-
-    Attributes:
-        entries: The rows.
-        summaries: By protocol, what its study gave.
-        reasons: By protocol, why there is none, and what to do.
-    """
+    """Results of rows."""
 
     entries: tuple[Entry, ...]
-    summaries: Mapping[str, Summary]
-    reasons: Mapping[str, str]
+    summaries: Mapping[str, Summary]  # by protocol
+    reasons: Mapping[str, str]  # why a protocol could not be run
 
 
-Watched = Callable[[Protocol], "AbstractContextManager[GridWatcher | None]"]
-"""Gives who is told how the study of a protocol goes."""
+Watched = Callable[[Protocol], "AbstractContextManager[CompareCallbacks | None]"]
+"""Gives the progress callback for the study of a protocol."""
 
 
 def reproduce(
-    entries: Sequence[Entry], wish: Wish, *, watched: Watched = lambda _: nullcontext()
+    entries: Sequence[Entry],
+    options: ReproduceOptions,
+    *,
+    watched: Watched = lambda _: nullcontext(),
 ) -> Reproduced:
-    """Run rows, protocol by protocol; where one cannot be run, the others go on.
+    """Run rows, protocol by protocol; if one cannot be run, continue with the others.
 
-    What no row could be run with, such as an unknown method, is refused before any is.
-
-    Args:
-        entries: The rows.
-        wish: How.
-        watched: Gives who is told how the study of a protocol goes.
+    Options that no row can be run with, such as an unknown method, raise before the first run.
     """
+    needed: dict[Protocol, tuple[str, ...]] = {}
+    for entry in entries:
+        if entry.protocol is not None:
+            methods = (*needed.get(entry.protocol, ()), *entry.methods)
+            needed[entry.protocol] = tuple(dict.fromkeys(methods))
+    _check(options, needed)
     summaries: dict[str, Summary] = {}
     reasons: dict[str, str] = {}
-    needed = _needed(entries)
-    _check(wish, needed)
-    if wish.only:
-        needed = dict.fromkeys(needed, ("baseline", *wish.only))
     for record, methods in needed.items():
+        chosen = ("baseline", *options.only) if options.only else methods
         try:
-            summaries[record.name] = _run(record, methods, wish, watched)
+            summaries[record.name] = _run(record, chosen, options, watched)
         except (InputError, DataError, RunError) as error:
             reasons[record.name] = " ".join(str(error).split())
     return Reproduced(tuple(entries), summaries, reasons)
 
 
-def _needed(entries: Sequence[Entry]) -> dict[Protocol, tuple[str, ...]]:
-    """The protocols of some rows, and the methods that each needs."""
-    found: dict[Protocol, tuple[str, ...]] = {}
-    for entry in entries:
-        if entry.protocol is not None:
-            before = found.get(entry.protocol, ())
-            found[entry.protocol] = tuple(dict.fromkeys((*before, *entry.methods)))
-    return found
+def _check(options: ReproduceOptions, records: Iterable[Protocol]) -> None:
+    from cosen.methods import make_method, parse_method
 
-
-def _check(wish: Wish, records: Iterable[Protocol]) -> None:
-    """Refuse what is wrong whatever the row."""
-    from cosen.methods import make_method
-
-    for name, number, least in (
-        ("seeds", wish.seeds, 1),
-        ("workers", wish.workers, 1),
-        ("trials", wish.trials, 0),
-    ):
+    for name, least in (("seeds", 1), ("workers", 1), ("trials", 0)):
+        number = getattr(options, name)
         if number is not None and number < least:
             raise InputError(f"{name} must be at least {least}, but is {number}")
-    if wish.only and wish.methods:
-        raise InputError("--only names all methods beside the baseline: leave --methods out")
-    for method in (*wish.methods, *wish.only):
-        make_method(method)
+    if options.only and options.methods:
+        raise InputError("--only replaces the methods of the row: remove --methods")
+    for method in (*options.methods, *options.only):
+        make_method(*parse_method(method))
     for record in records:
-        wish.config(record)
+        options.config(record)
 
 
-def _run(record: Protocol, methods: tuple[str, ...], wish: Wish, watched: Watched) -> Summary:
-    from cosen.comparing.compare import compare
-    from cosen.paper.ablation import asked_by, parts_for
+def _run(
+    record: Protocol, methods: tuple[str, ...], options: ReproduceOptions, watched: Watched
+) -> Summary:
+    from cosen.comparing.compare import compare_methods
+    from cosen.paper.ablation import variants_for
 
-    _check_whole(record, wish.data_root)
-    config = wish.config(record)
-    parts = map(asked_by, parts_for(config.network)) if wish.ablation else ()
-    names = tuple(dict.fromkeys((*methods, *wish.methods, *parts)))
-    options: dict[str, Mapping[str, object]] = {
-        name: own for name, own in wish.preset.method_options(record).items() if name in names
+    _check_full(record, options.data_root)
+    config = options.config(record)
+    parts = variants_for(config.network) if options.ablation else ()
+    names = tuple(dict.fromkeys((*methods, *options.methods, *parts)))
+    method_options: dict[str, Mapping[str, object]] = {
+        name: own for name, own in options.preset.method_options(record).items() if name in names
     }
-    if wish.trials > 0 and COSEN_PAPER in names:
-        options[COSEN_PAPER] = {"trials": wish.trials}
-    with watched(record) as watcher:
-        comparison = compare(
+    if options.trials > 0 and COSEN_PAPER in names:
+        method_options[COSEN_PAPER] = {"trials": options.trials}
+    with watched(record) as callbacks:
+        study = compare_methods(
             config,
-            wish.folder(record),
+            options.folder(record),
             methods=names,
-            options=options,
-            seeds=wish.seeds,
-            workers=wish.workers,
-            watcher=watcher,
+            options=method_options,
+            seeds=options.seeds,
+            workers=options.workers,
+            callbacks=callbacks,
         )
-    study = comparison.folder
     found = summarise(
         study,
         protocol=record.name,
-        preset=wish.preset.name,
-        command=_command(record, study, wish),
-        epochs=wish.epochs,
+        preset=options.preset.name,
+        command=_study_command(record, study, options),
+        epochs=options.epochs,
     )
-    found.write(study.path)
+    found.write(study.path / FILE)
     return found
 
 
-def _command(record: Protocol, study: "StudyFolder", wish: Wish) -> str:
-    """What to type to run a study again, with all methods that are in it."""
-    from cosen.paper.ablation import parts_for
-
-    about, table = study.about(), first_table(record)
-    parts = {part.name for part in parts_for(about["config"]["network"])}
-    is_taken_apart = parts <= about["methods"].keys()
-    usual = {name for entry in find_entries(table, record.name) for name in entry.methods}
-    is_whole = usual <= about["methods"].keys()
-    implied = (usual if is_whole else {"baseline"}) | (parts if is_taken_apart else set())
-    named = tuple(
-        entry["asked"]
-        for name, entry in about["methods"].items()
-        if name not in implied and entry["asked"] is not None  # an object has no name to type
-    )
-    return command_for(
-        table,
-        record.name,
-        preset=wish.preset.name,
-        seeds=len(about["seeds"]),
-        methods=named if is_whole else (),
-        only=() if is_whole else named,
-        ablation=is_taken_apart,
-        epochs=wish.epochs,
-        trials=about["methods"].get(COSEN_PAPER, {}).get("options", {}).get("trials", 0),
-    )
-
-
-def _check_whole(record: Protocol, data_root: Path | None) -> None:
-    """Refuse a reduced copy of a dataset where the protocol needs all of it."""
-    least = WHOLE.get(record.dataset)
-    if least is None or (record.imbalance or "").startswith("odd:"):
+def _check_full(record: Protocol, data_root: Path | None) -> None:
+    """Raise DataError for a reduced copy of a dataset if the protocol needs all images."""
+    full = FULL_COUNTS.get(record.dataset)
+    if full is None or (record.imbalance or "").startswith("odd:"):
         return
     data = open_data(record.dataset, root=data_root)
     counts = data.part("train").class_counts
-    if counts.min() < least:
+    if counts.min() < full:
         name = data.class_names[int(counts.argmin())]
         raise DataError(
-            f"{record.name} needs all {least} training images of each class, but {name!r} has "
-            f"{counts.min()} here: get the whole of {record.dataset} (cosen fetch {record.dataset})"
+            f"{record.name} needs all {full} training images of each class, but {name!r} has "
+            f"{counts.min()}: download the full {record.dataset} (cosen fetch {record.dataset})"
         )
 
 
+def _study_command(record: Protocol, study: "StudyFolder", options: ReproduceOptions) -> str:
+    """The command that runs a study again, with all methods in it."""
+    from cosen.paper.ablation import variants_for
+
+    about, table = study.record(), first_table(record)
+    parts = set(variants_for(about.config.network))
+    usual = {name for entry in find_entries(table, record.name) for name in entry.methods}
+    has_parts, has_usual = (names <= about.methods.keys() for names in (parts, usual))
+    implied = (usual if has_usual else {"baseline"}) | (parts if has_parts else set())
+    named = tuple(
+        entry.method if ":" in entry.method else label
+        for label, entry in about.methods.items()
+        if label not in implied and entry.method is not None  # method objects have no name
+    )
+    paper = about.methods.get(COSEN_PAPER)
+    trials = 0 if paper is None else paper.options.get("trials", 0)
+    return command_for(
+        table,
+        record.name,
+        preset=options.preset.name,
+        seeds=len(about.seeds),
+        methods=named if has_usual else (),
+        only=() if has_usual else named,
+        ablation=has_parts,
+        epochs=options.epochs,
+        trials=trials,
+    )
+
+
 def first_table(record: Protocol) -> str:
-    """The first table that has a row on a protocol, or on the one that it stands for."""
+    """The first table with a row on a protocol, or on the one it is a stand-in for."""
+    names = {record.name, record.stand_in_for} - {None}
     return next(
-        table
-        for table, rows in TABLES.items()
-        if any(row.protocol in (record.name, record.stands_for) for row in rows if row.protocol)
+        table for table, rows in TABLES.items() if any(row.protocol in names for row in rows)
     )
 
 
@@ -366,7 +298,7 @@ def command_for(
     epochs: int | None = None,
     trials: int = 0,
 ) -> str:
-    """What to type to run a row; what is usual is left out.
+    """The command that runs a row, without options that have their default.
 
     Example:
         >>> command_for("MNISTexp", "mnist/odd-10", seeds=5)

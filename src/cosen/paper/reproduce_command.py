@@ -1,32 +1,48 @@
-"""``cosen reproduce``: the paper's tables, ours beside the paper's."""
+"""``cosen reproduce``: run the paper's tables and print our numbers and the paper's."""
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from cosen.cli.data import DataRoot, Json
-from cosen.cli.plain_table import plain_table
-from cosen.paper.reproduce_list import TABLE_WORDS, entry_json, print_list, timing_row
-from cosen.paper.reproduce_report import report
+from cosen.cli.compare import split_methods
+from cosen.cli.display import Display, plain_table
+from cosen.cli.options import DataRoot, Json
 
 if TYPE_CHECKING:
-    from cosen.comparing.compare import GridWatcher
+    from cosen.comparing.compare import CompareCallbacks
+    from cosen.paper.presets import Preset
     from cosen.paper.protocols import Protocol
-    from cosen.paper.reproduce import Entry, Reproduced, Wish
+    from cosen.paper.reproduce import Entry, Reproduced, ReproduceOptions
+    from cosen.paper.side_by_side import Line
 
-# As in cosen.paper.reproduce, which takes longer to import than the rest of the command line.
+# As in cosen.paper.reproduce, which is slow to import.
 FOLDER = Path("studies/reproduce")
 SEEDS = 3
 
+TABLE_TITLES = {
+    "DILexp": "skin lesions; HAM10000 in place of Dermofit",
+    "MLCexp": "corals; RSMAS in place of Moorea",
+    "MNISTexp": "MNIST, 10 or 25 % of the odd or even digits",
+    "CIFARexp": "CIFAR-100, 10 or 25 % of the odd or even classes",
+    "Caltechexp": "Caltech-101, 10 % of the odd or even classes",
+    "MIT67exp": "MIT-67, 10 % of the odd or even classes",
+    "gnf": "F-measure and G-mean on the most imbalanced protocols",
+    "comp_imbalanced": "against sampling, weighted SVM and forest, SOSR",
+    "comp_fixedcost": "fixed against learned costs",
+}
+
+ROW_WIDTH, PAPER_WIDTH = 30, 22  # columns of the list, for 80 characters in all
+
 
 class AnyCase(TyperGroup):
-    """Takes the names of tables in large or small letters."""
+    """Accepts table names in upper or lower case."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         names = {name.lower(): name for name in self.commands}
@@ -36,7 +52,7 @@ class AnyCase(TyperGroup):
 reproduce_app = typer.Typer(
     name="reproduce",
     cls=AnyCase,
-    help="Run the rows of the paper's tables, and print ours beside the paper's.",
+    help="Run rows of the paper's tables and print our numbers and the paper's.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -44,14 +60,14 @@ reproduce_app = typer.Typer(
 
 PresetName = Annotated[str, typer.Option("--preset", help="cpu (two cores) or paper (a GPU).")]
 Weights = Annotated[
-    str | None, typer.Option(help="A file of VGG-16's weights; downloaded if not given.")
+    str | None, typer.Option(help="File of VGG-16 weights; default: download them.")
 ]
-Out = Annotated[Path, typer.Option("--out", help="Where studies go, a folder for each protocol.")]
+Out = Annotated[Path, typer.Option("--out", help="Output folder; each protocol has a subfolder.")]
 
 
 @reproduce_app.command("list")
 def list_(preset: PresetName = "cpu", json_: Json = False) -> None:
-    """Show every row with the paper's numbers, what it needs, and how long it takes.
+    """List all rows with the paper's numbers, required data and approximate time.
 
     Examples:
 
@@ -59,28 +75,119 @@ def list_(preset: PresetName = "cpu", json_: Json = False) -> None:
 
         cosen reproduce list --preset paper --json
     """
-    from cosen.paper.presets import find_preset
+    from cosen.paper.presets import TIMING_MINUTES, find_preset
+    from cosen.paper.protocols import TIMING, protocol
     from cosen.paper.reproduce import entries_of
 
     chosen = find_preset(preset)
-    found = {table: entries_of(table) for table in TABLE_WORDS}
+    has_weights = chosen.timing_config().weights is not None
+    timing_row = {
+        "table": "timing",
+        "row": "one epoch with learned costs, and one without",
+        "protocol": chosen.timing,
+        "numbers": {"with costs": TIMING.with_costs, "without costs": TIMING.without_costs},
+        "needs": protocol(chosen.timing).dataset + (", VGG-16" if has_weights else ""),
+        "minutes": TIMING_MINUTES if chosen.measured else None,
+    }
+    found = {table: entries_of(table) for table in TABLE_TITLES}
     if json_:
-        rows = [entry_json(entry, chosen) for entries in found.values() for entry in entries]
-        typer.echo(json.dumps([*rows, timing_row(chosen)], indent=2, ensure_ascii=False))
-        return
-    print_list(found, chosen)
+        rows = [_entry_json(entry, chosen) for entries in found.values() for entry in entries]
+        typer.echo(json.dumps([*rows, timing_row], indent=2, ensure_ascii=False))
+    else:
+        _print_list(found, timing_row, chosen)
+
+
+def _entry_json(entry: "Entry", preset: "Preset") -> dict[str, Any]:
+    record, runs = entry.protocol, len(entry.methods) * SEEDS
+    return {
+        "table": entry.row.table,
+        "row": entry.label,
+        "protocol": record.name if record else None,
+        "metric": entry.row.metric,
+        "numbers": dict(entry.row.numbers),
+        "spread": dict(entry.row.spread),
+        "is_stand_in": entry.is_stand_in,
+        "methods": list(entry.methods),
+        "needs": preset.needs(record) if record else None,
+        "minutes": preset.minutes(record, runs=runs) if record else None,
+    }
+
+
+def _print_list(
+    found: "dict[str, list[Entry]]", timing_row: dict[str, Any], preset: "Preset"
+) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from cosen.paper.presets import FEATURE_MINUTES
+
+    console = Console(highlight=False)
+    for name, entries in found.items():
+        console.print(Text(f"{name}: {TABLE_TITLES[name]}"))
+        table = plain_table("row", "paper", "needs", "time", right_from=3)
+        table.columns[0].width, table.columns[1].width = ROW_WIDTH, PAPER_WIDTH
+        for entry in entries:
+            row = _entry_json(entry, preset)
+            time = "-" if row["needs"] is None else _time_text(row["minutes"])
+            needs = row["needs"] or "cited, not run"
+            table.add_row(Text(entry.label), _paper_numbers(entry), needs, time)
+        console.print(table)
+        console.print()
+    features = ", ".join(f"{name} {minutes:.0f}" for name, minutes in FEATURE_MINUTES.items())
+    numbers = ", ".join(f"{name} {number} s" for name, number in timing_row["numbers"].items())
+    time = _time_text(timing_row["minutes"])
+    for line in (
+        f"timing: {timing_row['row']}",
+        f"paper: {numbers}; needs: {timing_row['needs']}; time: {time}",
+        "",
+        f"Preset {preset.name}: {preset.description}.",
+        "Paper: accuracies in per cent. Numbers in brackets were measured on other data, which is "
+        "not freely available. Cited numbers come from other papers.",
+        "Time: for all methods of the row with 3 seeds on 2 cores. Rows with the same protocol "
+        "share their runs. VGG-16's features take more minutes, once per dataset: "
+        f"{features}."
+        if preset.measured
+        else "Time: not measured; this preset needs a GPU.",
+        "Run a row with cosen reproduce TABLE --row ROW, where ROW is a part of its text.",
+    ):
+        console.print(Text(line))
+
+
+def _paper_numbers(entry: "Entry") -> str:
+    """The paper's numbers, several on a line if they fit."""
+    from cosen.paper.side_by_side import paper_text
+
+    lines: list[str] = []
+    for method, number in entry.row.numbers.items():
+        # our default has the name cosen too
+        text = f"{'CoSen' if method == 'cosen' else method} {paper_text(entry, number)}"
+        if method in entry.row.spread:
+            text += f" ± {entry.row.spread[method]:.1f}"
+        if lines and len(lines[-1]) + len(text) + 2 <= PAPER_WIDTH:
+            lines[-1] += f", {text}"
+        else:
+            lines.append(text)
+    return "\n".join(lines)
+
+
+def _time_text(minutes: float | None) -> str:
+    if minutes is None:
+        return "GPU"
+    if minutes < 1:
+        return "< 1 min"
+    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
 
 
 @reproduce_app.command()
 def results(
-    folder: Annotated[Path, typer.Argument(help="Where studies are, or their summaries.")] = FOLDER,
+    folder: Annotated[Path, typer.Argument(help="Folder of studies or summaries.")] = FOLDER,
     out: Annotated[
-        Path | None, typer.Option(help="A page, written between its markers; else printed.")
+        Path | None, typer.Option(help="Page to write, between its markers; default: print.")
     ] = None,
 ) -> None:
-    """Write the results page from studies: Markdown, ours beside the paper's.
+    """Write the results page in Markdown from finished studies.
 
-    Of a page that is there, only what stands between its two marker comments is replaced.
+    In an existing page, only the text between the two marker comments is replaced.
 
     Examples:
 
@@ -96,13 +203,13 @@ def results(
         raise RunError(f"there is no folder {folder}: run cosen reproduce TABLE first")
     summaries, timings = read_summaries(folder), read_timings(folder)
     if not summaries and not timings:
-        raise RunError(f"{folder} has no summary.json in it: run cosen reproduce TABLE first")
+        raise RunError(f"{folder} has no summary.json: run cosen reproduce TABLE first")
     text = render_results(summaries, timings)
     if out is None:
         typer.echo(text, nl=False)
     else:
         write_page(out, text)
-        typer.echo(f"The results are in {out}")
+        typer.echo(f"Results written to {out}")
 
 
 @reproduce_app.command()
@@ -122,86 +229,73 @@ def timing(
     from rich.console import Console
     from rich.text import Text
 
-    from cosen.cli.progress import progress_bar
     from cosen.paper.presets import find_preset
     from cosen.paper.protocols import TIMING
     from cosen.paper.timing import FILE, measure_overhead
-    from cosen.training.files import write_text
 
     chosen = find_preset(preset)
     config = chosen.timing_config(weights=weights, data_root=str(data_root) if data_root else None)
-    with progress_bar("Timing", quiet=json_) as progress:
-        found = measure_overhead(config, progress=progress)
-    place = out / chosen.name / "timing" / FILE
-    place.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(found.as_json(), indent=1)
-    write_text(place, text + "\n")
+    with Display("Timing", quiet=json_) as display:
+        found = measure_overhead(config, progress=partial(display.progress, "Timing"))
+    found.write(out / chosen.name / "timing" / FILE)
     if json_:
-        typer.echo(text)
+        typer.echo(found.model_dump_json(indent=1))
         return
     table = plain_table("", "ours, s", "ratio", "paper, s", "ratio", right_from=1)
-    plain = TIMING.without_costs
-    table.add_row("without costs", f"{found.plain.epoch:.2f}", "1", f"{plain:.2f}", "1")
-    for method in found.learned:
-        table.add_row(
-            method.method,
-            f"{method.epoch:.2f}",
-            f"{found.ratio(method):.3f}",
-            f"{TIMING.with_costs:.2f}",
-            f"{TIMING.with_costs / plain:.3f}",
-        )
+    for cells in found.cells():
+        table.add_row(*cells)
     console = Console(highlight=False)
     console.print(table)
     console.print(
         Text(
-            f"Seconds of an epoch of {config.network} on {chosen.timing}; the paper's are of "
-            f"{TIMING.dataset} on an {TIMING.hardware}."
+            f"Seconds per epoch. Ours: {config.network} on {chosen.timing}. Paper: "
+            f"{TIMING.dataset} on {TIMING.hardware}."
         )
     )
 
 
-def _add_table(table: str, what: str) -> None:
-    """A command for a table of the paper."""
+def _add_table(table: str, title: str) -> None:
+    """Add the command for a table of the paper."""
 
     def run(
         row: Annotated[
             str | None,
-            typer.Option(help="A part of one row's words, or of its protocol's name; else all."),
+            typer.Option(help="Part of a row's text or protocol name; default: all rows."),
         ] = None,
         preset: PresetName = "cpu",
         seeds: Annotated[int, typer.Option(help="Runs of each method.")] = SEEDS,
         methods: Annotated[
             str | None,
-            typer.Option(help="More methods than the row has, with commas between, or all."),
+            typer.Option(help="More methods than the row has, comma-separated, or all."),
         ] = None,
         only: Annotated[
             str | None,
-            typer.Option(help="These alone beside the baseline, in place of those of the row."),
+            typer.Option(help="Run these methods and the baseline instead of the row's."),
         ] = None,
         ablation: Annotated[
-            bool, typer.Option("--ablation", help="The parts of cosen one by one, too.")
+            bool, typer.Option("--ablation", help="Also run cosen with single parts of it.")
         ] = False,
         out: Out = FOLDER,
         data_root: DataRoot = None,
         weights: Weights = None,
-        epochs: Annotated[int | None, typer.Option(help="In place of the preset's.")] = None,
+        epochs: Annotated[int | None, typer.Option(help="Default: the preset's.")] = None,
         trials: Annotated[
-            int, typer.Option(help="Of cosen-paper's cross-validation of its mu and sigma.")
+            int, typer.Option(help="Cross-validation trials of cosen-paper for mu and sigma.")
         ] = 0,
         workers: Annotated[
-            int | None, typer.Option(help="Processes at once; one a core if not set.")
+            int | None, typer.Option(help="Parallel processes; default: one per core.")
         ] = None,
         json_: Json = False,
     ) -> None:
         from cosen.paper.presets import find_preset
-        from cosen.paper.reproduce import Wish, find_entries
+        from cosen.paper.reproduce import ReproduceOptions, find_entries
 
-        wish = Wish(
+        options = ReproduceOptions(
             preset=find_preset(preset),
             out=out,
             seeds=seeds,
-            methods=_names(methods),
-            only=_names(only),
+            methods=split_methods(methods or ""),
+            only=split_methods(only or ""),
             ablation=ablation,
             data_root=data_root,
             weights=weights,
@@ -209,51 +303,116 @@ def _add_table(table: str, what: str) -> None:
             trials=trials,
             workers=workers,
         )
-        found = _run(find_entries(table, row), wish, quiet=json_)
-        report(found, wish, json_=json_)
+        found = _run(find_entries(table, row), options, quiet=json_)
+        if json_:
+            typer.echo(json.dumps(_results_json(found, options), indent=2, ensure_ascii=False))
+        else:
+            _print_results(found, options)
+        if not found.summaries:
+            sys.exit(1)
 
-    run.__doc__ = f"""Run {table}: {what}.
+    run.__doc__ = f"""Run {table}: {title}.
 
-    What was trained before under --out is not trained again, nor for another table.
+    Finished runs under --out are not repeated, even if they belong to another table.
 
     Example:
 
         cosen reproduce {table} --data-root ~/data --weights vgg16.pth
     """
-    reproduce_app.command(table, short_help=what)(run)
+    reproduce_app.command(table, short_help=title)(run)
 
 
-for _table, _what in TABLE_WORDS.items():
-    _add_table(_table, _what)
+for _table, _title in TABLE_TITLES.items():
+    _add_table(_table, _title)
 
 
-def _names(text: str | None) -> tuple[str, ...]:
-    """The methods that a text with commas names."""
-    from cosen.methods import METHODS
-
-    if (text or "").strip() == "all":
-        return tuple(name for name in METHODS if name != "fixed-costs")  # that needs a file
-    return tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
-
-
-def _run(entries: "list[Entry]", wish: "Wish", *, quiet: bool) -> "Reproduced":
+def _run(entries: "list[Entry]", options: "ReproduceOptions", *, quiet: bool) -> "Reproduced":
     from cosen.paper.reproduce import reproduce
 
     @contextmanager
-    def watched(record: "Protocol") -> Iterator["GridWatcher"]:
-        from cosen.cli.compare import watched_grid
-
+    def watched(record: "Protocol") -> Iterator["CompareCallbacks"]:
         if not quiet:
-            typer.echo(f"{record.name}, in {wish.folder(record)}", err=True)
-        with watched_grid(quiet=quiet) as watcher:
-            yield watcher
+            typer.echo(f"{record.name}, in {options.folder(record)}", err=True)
+        with Display(quiet=quiet) as display:
+            yield display.compare_callbacks()
 
     try:
-        return reproduce(entries, wish, watched=watched)
+        return reproduce(entries, options, watched=watched)
     except KeyboardInterrupt:
         typer.echo(
-            f"\nStopped; finished runs and epochs are kept in {wish.out}.\n"
-            "Go on with the same command.",
+            f"\nStopped. Finished runs and epochs are kept in {options.out}.\n"
+            "Repeat the command to resume.",
             err=True,
         )
         sys.exit(130)
+
+
+def _lines(
+    found: "Reproduced", options: "ReproduceOptions"
+) -> "Iterator[tuple[Entry, Protocol, Sequence[Line] | None]]":
+    """Rows with their protocol and lines; None instead of lines if they could not be run."""
+    from cosen.paper.side_by_side import lines_of
+
+    has_extra_methods = options.methods or options.only or options.ablation
+    for entry in found.entries:
+        if entry.protocol is not None:
+            summary = found.summaries.get(entry.protocol.name)
+            others = summary.results if summary and has_extra_methods else ()
+            lines = lines_of(entry, summary, others=others) if summary else None
+            yield entry, entry.protocol, lines
+
+
+def _print_results(found: "Reproduced", options: "ReproduceOptions") -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from cosen.paper.reproduce import METRIC_NAMES
+    from cosen.paper.side_by_side import cells_of
+
+    console = Console(highlight=False)
+    for entry, record, lines in _lines(found, options):
+        console.print(Text(f"{entry.row.table}: {entry.label} ({record.name})"))
+        if lines is None:
+            console.print(Text(f"Not run: {found.reasons[record.name]}"))
+        else:
+            metric = METRIC_NAMES[entry.row.metric]
+            headings = ("method", metric, "paper", "cut", "paper", "mean recall", "s", "seeds")
+            table = plain_table(*headings, right_from=1)
+            for line in lines:
+                table.add_row(line.method, *cells_of(entry, line))
+            console.print(table)
+            for line in lines:
+                for reason in dict.fromkeys(line.failures.values()):
+                    console.print(Text(f"{line.method} failed: {' '.join(reason.split())}"))
+        console.print()
+    if found.summaries:
+        console.print(
+            Text(
+                "Test results, mean ± standard deviation over seeds. Cut: per cent of the "
+                "baseline's errors that a method avoids. The paper's CoSen is compared with "
+                "cosen-paper (its algorithm) and cosen (our default). Numbers in brackets were "
+                "measured on other data."
+            )
+        )
+        folder = options.out / options.preset.name
+        console.print(Text(f"All results are in {folder}"), soft_wrap=True)
+
+
+def _results_json(found: "Reproduced", options: "ReproduceOptions") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    rows: list[dict[str, Any]] = []
+    for entry, record, lines in _lines(found, options):
+        row: dict[str, Any] = {
+            "table": entry.row.table,
+            "row": entry.label,
+            "protocol": record.name,
+            "metric": entry.row.metric,
+            "is_stand_in": entry.is_stand_in,
+        }
+        if lines is None:
+            rows.append({**row, "not_run": found.reasons[record.name]})
+        else:
+            command = found.summaries[record.name].command
+            rows.append({**row, "command": command, "methods": [asdict(line) for line in lines]})
+    return {"rows": rows}

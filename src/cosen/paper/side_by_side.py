@@ -1,61 +1,52 @@
-"""A row of the paper in numbers: each of its methods, ours beside the paper's."""
+"""Rows of the paper's tables: our number and the paper's for each method."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cosen.comparing.spread import Spread
+from cosen.comparing.bootstrap import Spread
 from cosen.paper.reproduce import Entry
 from cosen.paper.summary import Summary, error_reduction
 
 
 @dataclass(frozen=True)
 class Line:
-    """A method of a row, ours beside the paper's.
-
-    Attributes:
-        method: Our method.
-        ours: The row's metric, in the paper's unit; None where no run finished.
-        paper: The paper's number; None where it has none.
-        cut: The share of the baseline's errors that it does not make, for accuracies.
-        paper_cut: The paper's.
-        mean_recall: Of the classes, as a share of 1.
-        seconds: Of a run.
-        failures: Why runs are missing, by seed.
-    """
+    """Results of a method of a row; None if there is no number."""
 
     method: str
-    ours: Spread | None
+    ours: Spread | None  # the row's metric in the paper's unit
     paper: float | None
-    cut: Spread | None
+    cut: Spread | None  # share of the baseline's errors that are avoided; only for accuracies
     paper_cut: float | None
-    mean_recall: Spread | None
+    mean_recall: Spread | None  # in [0, 1]
     seconds: Spread | None
-    failures: Mapping[int, str]
+    failures: Mapping[int, str]  # error message by seed
+
+    @property
+    def seeds(self) -> int:
+        """Number of finished runs."""
+        return self.ours.count if self.ours else 0
 
 
 def lines_of(entry: Entry, summary: Summary, *, others: Iterable[str] = ()) -> list[Line]:
-    """The methods of a row that were tried, each with what its study has.
-
-    Args:
-        entry: The row.
-        summary: Of the study of its protocol.
-        others: Methods of the study to show after those of the row.
-    """
+    """The methods of a row that were run, then ``others`` of the same study."""
     is_accuracy = entry.row.metric == "accuracy"
+    scale = 100.0 if is_accuracy else 1.0
     found = []
     for method in dict.fromkeys((*entry.methods, *others)):
         if method not in summary.tried:
             continue
-        scale = 100.0 if is_accuracy else 1.0
-        values = summary.values(method, entry.row.metric).values()
-        is_cut = is_accuracy and method != "baseline"
+        has_cut = is_accuracy and method != "baseline"
+        number, baseline = entry.paper(method), entry.paper("baseline")
+        shares = (n if n is None else n / 100 for n in (number, baseline))
         found.append(
             Line(
                 method=method,
-                ours=Spread.of(scale * value for value in values),
-                paper=entry.paper(method),
-                cut=summary.spread(method, "error_reduction") if is_cut else None,
-                paper_cut=_paper_cut(entry, method) if is_cut else None,
+                ours=Spread.of(
+                    scale * value for value in summary.values(method, entry.row.metric).values()
+                ),
+                paper=number,
+                cut=summary.spread(method, "error_reduction") if has_cut else None,
+                paper_cut=error_reduction(*shares) if has_cut else None,
                 mean_recall=summary.spread(method, "mean_recall"),
                 seconds=summary.spread(method, "seconds"),
                 failures=summary.failures.get(method, {}),
@@ -64,63 +55,40 @@ def lines_of(entry: Entry, summary: Summary, *, others: Iterable[str] = ()) -> l
     return found
 
 
-def _paper_cut(entry: Entry, method: str) -> float | None:
-    number, plain = entry.paper(method), entry.paper("baseline")
-    if number is None or plain is None:
-        return None
-    return error_reduction(number / 100, plain / 100)
-
-
-def markdown_table(lines: Iterable[Sequence[str]]) -> str:
-    """Lines of cells, the heading and the dashes below it among them, in Markdown."""
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def number_text(entry: Entry, spread: Spread | None) -> str:
-    """Ours, with its spread, to as many digits as are worth reading."""
-    return _text(spread, 2 if entry.row.metric == "accuracy" else 3)
+def cells_of(entry: Entry, line: Line) -> tuple[str, str, str, str, str, str, str]:
+    """Texts of a line: ours, paper, cut, paper's cut, mean recall, seconds, seeds."""
+    return (
+        spread_text(line.ours, decimals=2 if entry.row.metric == "accuracy" else 3),
+        paper_text(entry, line.paper),
+        spread_text(line.cut, scale=100, decimals=1),
+        "-" if line.paper_cut is None else _in_brackets(entry, f"{100 * line.paper_cut:.0f}"),
+        spread_text(line.mean_recall, scale=100),
+        f"{line.seconds.mean:.{int(line.seconds.mean < 10)}f}" if line.seconds else "-",
+        str(line.seeds),
+    )
 
 
 def paper_text(entry: Entry, number: float | None) -> str:
-    """The paper's number as printed; of other data in brackets."""
+    """The paper's number as printed, in brackets if it was measured on other data."""
     if number is None:
         return "-"
-    text = f"{number:.{1 if entry.row.metric == 'accuracy' else 3}f}"
+    return _in_brackets(entry, f"{number:.{1 if entry.row.metric == 'accuracy' else 3}f}")
+
+
+def _in_brackets(entry: Entry, text: str) -> str:
     return f"({text})" if entry.is_stand_in else text
 
 
-def per_cent_text(spread: Spread | None, decimals: int = 2) -> str:
-    """A share of 1 in per cent, with its spread."""
-    return _text(_scaled(spread, 100), decimals)
+def spread_text(spread: Spread | None, *, scale: float = 1.0, decimals: int = 2) -> str:
+    """Mean ± standard deviation.
 
-
-def cut_text(cut: Spread | None) -> str:
-    """The share of errors that is cut, in per cent."""
-    return per_cent_text(cut, 1)
-
-
-def paper_cut_text(entry: Entry, cut: float | None) -> str:
-    """The paper's share; of other data in brackets."""
-    if cut is None:
-        return "-"
-    text = f"{100 * cut:.0f}"
-    return f"({text})" if entry.is_stand_in else text
-
-
-def seconds_text(spread: Spread | None) -> str:
-    """The mean seconds of a run."""
-    return "-" if spread is None else f"{spread.mean:.{0 if spread.mean >= 10 else 1}f}"
-
-
-def _text(spread: Spread | None, decimals: int) -> str:
+    Example:
+        >>> spread_text(Spread.of([0.25, 0.75]), scale=100, decimals=1)
+        '50.0 ± 35.4'
+    """
     if spread is None:
         return "-"
-    mean = f"{spread.mean:.{decimals}f}"
-    return mean if spread.deviation is None else f"{mean} ± {spread.deviation:.{decimals}f}"
-
-
-def _scaled(spread: Spread | None, by: float) -> Spread | None:
-    if spread is None:
-        return None
-    deviation = None if spread.deviation is None else by * spread.deviation
-    return Spread(by * spread.mean, deviation, spread.count)
+    mean = f"{scale * spread.mean:.{decimals}f}"
+    if spread.deviation is None:
+        return mean
+    return f"{mean} ± {scale * spread.deviation:.{decimals}f}"

@@ -1,17 +1,16 @@
-"""What is kept of a study of a protocol: a small file, ``summary.json``, beside its runs.
+"""``summary.json``: the results of a study of one protocol, a few kilobytes.
 
-Study folders hold models and predictions and are too large for a repository; a summary has what
-tables are made of. It names no folder of the machine that it was made on.
+Study folders hold models and predictions and are too large for a repository. A summary has the
+numbers for the tables and names no folder of the machine.
 """
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 import cosen
-from cosen.comparing.spread import Spread
+from cosen.comparing.bootstrap import Spread
 from cosen.errors import RunError
 
 if TYPE_CHECKING:
@@ -27,142 +26,114 @@ METRICS = {
     "macro_f1": "macro_f1",
     "rare_recall": "rare_recall",
 }
-"""What is kept of each run on test, and its name in a run folder. F-measure and G-mean are as the
-paper defines them."""
+"""Test metrics and their names in a run folder. F-measure and G-mean are the paper's."""
 
 SHARED = ("seeds", "epochs", "settings", "version")
-"""What two parts of a study must agree in."""
+"""Fields that must be equal to join two summaries."""
 
 COSEN_PAPER = "cosen-paper"
-"""The paper's algorithm, the one method that can be cross-validated."""
+"""The paper's algorithm, the only method that can be cross-validated."""
 
-Result = Mapping[str, float | None]
-"""What one run gave: each of ``METRICS`` as a share of 1, the ``seconds`` that it took, and the
-``error_reduction``, the share of the baseline's test errors that it does not make."""
+Result = dict[str, float | None]
+"""Results of one run: ``METRICS`` in [0, 1], ``seconds``, and ``error_reduction``: the share of the
+baseline's test errors that the run avoids."""
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What the study of a protocol gave.
+class Record(BaseModel):
+    """Frozen record with one JSON file."""
 
-    Attributes:
-        protocol: Its name.
-        preset: The name of the preset.
-        command: What runs it again.
-        seeds: The seeds.
-        epochs: Where they are not the preset's, how many.
-        settings: Those that all runs share, without folders.
-        version: Of cosen.
-        options: Of each method.
-        results: By method and seed, what a run gave.
-        failures: By method and seed, why there is none.
-    """
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def write(self, path: Path) -> None:
+        """Write the file, with its folder."""
+        from cosen.training.files import make_folder, write_text
+
+        make_folder(path.parent)
+        write_text(path, self.model_dump_json(indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the file; raise RunError if it does not hold such a record."""
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise RunError(
+                f"{path} is damaged ({place}: {first['msg']}): run its command again"
+            ) from error
+
+
+class Summary(Record):
+    """Results of the study of a protocol."""
 
     protocol: str
     preset: str
-    command: str
+    command: str  # repeats the study
     seeds: tuple[int, ...]
-    epochs: int | None
-    settings: Mapping[str, Any]
-    version: str
-    options: Mapping[str, Mapping[str, Any]]
-    results: Mapping[str, Mapping[int, Result]]
-    failures: Mapping[str, Mapping[int, str]]
+    epochs: int | None  # None if they are the preset's
+    settings: dict[str, Any]  # of all runs, without folders
+    version: str  # of cosen
+    options: dict[str, dict[str, Any]]  # of each method
+    results: dict[str, dict[int, Result]]  # by method and seed
+    failures: dict[str, dict[int, str]]  # error message by method and seed
 
     @property
     def trials(self) -> int:
-        """With how many trials ``cosen-paper`` was cross-validated; 0 where it was not."""
+        """Number of cross-validation trials of ``cosen-paper``."""
         return int(self.options.get(COSEN_PAPER, {}).get("trials", 0))
 
     @property
     def tried(self) -> tuple[str, ...]:
-        """The methods that were run, those among them that failed last."""
+        """Methods that were run, including failed ones."""
         return tuple(dict.fromkeys((*self.results, *self.failures)))
 
     def values(self, method: str, name: str) -> dict[int, float]:
-        """What the runs of a method have for a metric, by seed; undefined ones are left out."""
+        """Values of a metric by seed, without undefined ones."""
         found = {seed: run.get(name) for seed, run in self.results.get(method, {}).items()}
         return {seed: value for seed, value in found.items() if value is not None}
 
     def spread(self, method: str, name: str) -> Spread | None:
-        """The same over seeds; None where there is nothing."""
+        """Mean and deviation of a metric over seeds; None if there are no values."""
         return Spread.of(self.values(method, name).values())
 
     def joined(self, other: "Summary") -> "Summary":
-        """This and another part of the same study, such as other methods on another machine.
+        """Join two parts of the same study, for example methods that ran on two machines.
 
-        What a method cuts stays relative to the baseline that it was run beside; a method that is
-        in both, as the baseline is, is taken from this one, but ``cosen-paper`` from the part with
-        more trials, if that has as many of its runs.
+        A method in both parts is taken from this one, except that ``cosen-paper`` is taken from the
+        part with more trials if that part has as many runs of it. Error reductions stay relative to
+        the baseline of their own part.
         """
         differing = [name for name in SHARED if getattr(self, name) != getattr(other, name)]
         if differing:
             raise RunError(
-                f"two studies of {self.protocol} with the preset {self.preset} cannot be joined, "
-                f"since they differ in {', '.join(differing)}: keep one of them elsewhere"
+                f"two studies of {self.protocol} with the preset {self.preset} differ in "
+                f"{', '.join(differing)} and cannot be joined: move one of them to another folder"
             )
-        runs, others = (len(part.results.get(COSEN_PAPER, {})) for part in (self, other))
-        is_searched = other.trials > self.trials and others >= runs
-
-        def part_with(method: str) -> Summary:
-            is_here = method in self.tried and not (method == COSEN_PAPER and is_searched)
-            return self if is_here else other
-
-        def joined(field: str) -> dict[str, Any]:
-            """What each method has in a field, in the part that the method is taken from."""
-            found = {}
-            for method in (*self.tried, *other.tried):
-                own = getattr(part_with(method), field)
-                if method in own:
-                    found[method] = own[method]
-            return found
-
-        return replace(
-            self,
-            command=" && ".join(dict.fromkeys((self.command, other.command))),
-            options=joined("options"),
-            results=joined("results"),
-            failures=joined("failures"),
-        )
-
-    def write(self, folder: Path) -> None:
-        """Keep it in a study folder."""
-        from cosen.training.files import write_text
-
-        text = json.dumps(self.as_json(), indent=1, ensure_ascii=False)
-        write_text(folder / FILE, text + "\n")
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain numbers, to be read back by :meth:`from_json`."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "Summary":
-        """What :meth:`as_json` gave, after a round through a JSON file or not."""
-        by_seed = {
-            name: {
-                method: {int(seed): value for seed, value in runs.items()}
-                for method, runs in found[name].items()
-            }
-            for name in ("results", "failures")
+        runs, other_runs = (len(part.results.get(COSEN_PAPER, {})) for part in (self, other))
+        take_other = other.trials > self.trials and other_runs >= runs
+        parts = {
+            method: other
+            if method not in self.tried or (method == COSEN_PAPER and take_other)
+            else self
+            for method in (*self.tried, *other.tried)
         }
-        return cls(**{**found, **by_seed, "seeds": tuple(found["seeds"])})
-
-    @classmethod
-    def read(cls, path: Path) -> "Summary":
-        """A summary that was kept."""
-        try:
-            return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
-        except (json.JSONDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
-            raise RunError(
-                f"{path} is not a summary of a study ({error}): run its command again"
-            ) from error
+        fields = {
+            name: {
+                method: getattr(part, name)[method]
+                for method, part in parts.items()
+                if method in getattr(part, name)
+            }
+            for name in ("options", "results", "failures")
+        }
+        command = " && ".join(dict.fromkeys((self.command, other.command)))
+        return self.model_copy(update={"command": command, **fields})
 
 
 def read_summaries(folder: Path) -> list[Summary]:
-    """All summaries in a folder and below it, in the order of their paths.
+    """Read all summaries in a folder and below it, in the order of their paths.
 
-    Those of one protocol and preset are joined, the first of them first.
+    Summaries of the same protocol and preset are joined.
     """
     found: dict[tuple[str, str], Summary] = {}
     for path in sorted(folder.rglob(FILE)):
@@ -173,72 +144,46 @@ def read_summaries(folder: Path) -> list[Summary]:
 
 
 def summarise(
-    study: "StudyFolder",
-    *,
-    protocol: str,
-    preset: str,
-    command: str,
-    epochs: int | None = None,
+    study: "StudyFolder", *, protocol: str, preset: str, command: str, epochs: int | None = None
 ) -> Summary:
-    """Read the finished runs of a study.
-
-    Args:
-        study: The study folder.
-        protocol: The name of its protocol.
-        preset: The name of its preset.
-        command: What runs it again.
-        epochs: Where they are not the preset's, how many.
-    """
-    about, runs = study.about(), study.finished_runs()
-    results = {
-        method: {seed: _result(run.metrics()["test"], run.seconds) for seed, run in found.items()}
-        for method, found in runs.items()
-    }
-    plain = results.get("baseline", {})
+    """Summarise the finished runs of a study."""
+    about = study.record()
+    results: dict[str, dict[int, Result]] = {}
+    for method, runs in study.finished_runs().items():
+        results[method] = {}
+        for seed, run in runs.items():
+            test = run.metrics().test
+            own: Result = {name: getattr(test, stored) for name, stored in METRICS.items()}
+            results[method][seed] = {**own, "seconds": run.record().seconds}
+    baseline = {seed: run["accuracy"] for seed, run in results.get("baseline", {}).items()}
+    for by_seed in results.values():
+        for seed, own in by_seed.items():
+            own["error_reduction"] = error_reduction(own["accuracy"], baseline.get(seed))
+    settings = about.model_dump(mode="json")["config"]
+    del settings["data_root"]
+    if settings.get("weights"):
+        settings["weights"] = Path(settings["weights"]).name
     return Summary(
         protocol=protocol,
         preset=preset,
         command=command,
-        seeds=tuple(about["seeds"]),
+        seeds=about.seeds,
         epochs=epochs,
-        settings=_without_folders(about["config"]),
+        settings=settings,
         version=cosen.__version__,
-        options={method: entry["options"] for method, entry in about["methods"].items()},
-        results={
-            method: {
-                seed: {**run, "error_reduction": _reduction(run, plain.get(seed))}
-                for seed, run in found.items()
-            }
-            for method, found in results.items()
-        },
-        failures=study.failures(),
+        options={label: entry.options for label, entry in about.methods.items()},
+        results=results,
+        failures={method: dict(reasons) for method, reasons in study.failures().items()},
     )
 
 
-def _result(metrics: Mapping[str, Any], seconds: float | None) -> dict[str, float | None]:
-    return {**{name: metrics[stored] for name, stored in METRICS.items()}, "seconds": seconds}
-
-
-def _reduction(run: Result, plain: Result | None) -> float | None:
-    """The share of the baseline's errors that a run does not make."""
-    if plain is None or run["accuracy"] is None or plain["accuracy"] is None:
-        return None
-    return error_reduction(run["accuracy"], plain["accuracy"])
-
-
-def error_reduction(accuracy: float, plain: float) -> float | None:
-    """The share of the errors at accuracy ``plain`` that are not made at ``accuracy``.
+def error_reduction(accuracy: float | None, baseline: float | None) -> float | None:
+    """Share of the baseline's errors that are avoided; None if the baseline has no errors.
 
     Example:
         >>> round(error_reduction(0.986, 0.976), 2)  # the paper's, MNIST with 10 % of odd digits
         0.42
     """
-    return None if plain >= 1 else (accuracy - plain) / (1 - plain)
-
-
-def _without_folders(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings without what is of one machine alone."""
-    found = {name: value for name, value in settings.items() if name != "data_root"}
-    if found.get("weights"):
-        found["weights"] = Path(found["weights"]).name
-    return found
+    if accuracy is None or baseline is None or baseline >= 1:
+        return None
+    return (accuracy - baseline) / (1 - baseline)

@@ -1,16 +1,16 @@
-"""Seconds of an epoch with learned costs, beside plain cross-entropy on the same task.
+"""Time of an epoch with learned costs and with plain cross-entropy on the same task.
 
-On a shared machine whole epochs vary by a tenth, far more than the costs cost, so the runs take
-turns batch by batch and the medians count. To the batches of an epoch are added validation, which
-all do, and for learned costs their step, its file, and the share of the separability that falls to
-an epoch: it is not computed in every one.
+On a shared machine whole epochs vary by a tenth, far more than learned costs add. So the runs take
+turns batch by batch, and medians are used. An epoch is the time of its batches and of validation;
+with learned costs also the cost step, its file, and the separability divided by the number of steps
+between two computations.
 """
 
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -20,13 +20,15 @@ import numpy as np
 
 from cosen.costs import CostLearner, LearnedCosts
 from cosen.data.batches import Batch
-from cosen.errors import InputError, RunError
+from cosen.errors import InputError
 from cosen.functional import class_separability
 from cosen.methods import NetworkMethod, make_method
-from cosen.networks.output import Outputs
+from cosen.networks.network import Outputs
+from cosen.paper.protocols import TIMING
+from cosen.paper.summary import Record
 from cosen.training.config import TrainConfig
-from cosen.training.execution import make_setting, with_output_layer
-from cosen.training.loop import Training
+from cosen.training.context import RunContext, make_setting
+from cosen.training.loop import Callbacks, Loop
 from cosen.training.run import make_fabric
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import Task, make_task
@@ -34,91 +36,47 @@ from cosen.training.task import Task, make_task
 FILE = "timing.json"
 
 METHODS: Mapping[str, Mapping[str, Any]] = {"cosen-paper": {"separability_std": 1.0}, "cosen": {}}
-"""Methods that learn costs, and their options: the paper's has the separability switched on."""
+"""Methods that learn costs, with their options: the paper's uses the separability."""
 
-TURNS = 96
-"""Batches that are timed of each run."""
-
-KEPT = 16
-"""Batches that are held in memory and taken again and again."""
-
-REPEATS = 9
-"""How often what is done once an epoch is timed; below ten, so that no step computes S."""
+TURNS = 96  # timed batches of each run
+KEPT = 16  # batches that are held in memory and reused
+REPEATS = 9  # repetitions of steps done once per epoch; below ten, so that none computes S
 
 
-@dataclass(frozen=True)
-class EpochSeconds:
-    """Seconds of one method.
-
-    Attributes:
-        method: Its name.
-        batch: The median.
-        quartiles: Of the batches.
-        step: Of the costs, without their separability; 0 where none are learned.
-        file: Writing the step.
-        separability: Computing it once; 0 where it takes no part.
-        separability_every: Steps between two computations.
-        epoch: The whole.
-    """
+class EpochSeconds(Record):
+    """Seconds of one method."""
 
     method: str
-    batch: float
-    quartiles: tuple[float, float]
-    step: float
-    file: float
-    separability: float
-    separability_every: int
+    batch: float  # median
+    quartiles: tuple[float, float]  # over batches
+    step: float  # cost step without separability; 0 without learned costs
+    file: float  # writing the cost step
+    separability: float  # computing it once; 0 if it is not used
+    separability_every: int  # cost steps between two computations
     epoch: float
 
 
-@dataclass(frozen=True)
-class Overhead:
-    """What learning costs adds to an epoch.
+class Overhead(Record):
+    """Time of an epoch with and without learned costs."""
 
-    Attributes:
-        settings: Those of the task, without folders.
-        batches: In an epoch.
-        validation: Seconds, in each epoch.
-        plain: Of plain cross-entropy.
-        learned: Of the methods that learn costs.
-    """
-
-    settings: Mapping[str, Any]
-    batches: int
-    validation: float
-    plain: EpochSeconds
+    settings: dict[str, Any]  # of the task, without folders
+    batches: int  # per epoch
+    validation: float  # seconds per epoch
+    plain: EpochSeconds  # plain cross-entropy
     learned: tuple[EpochSeconds, ...]
 
     def ratio(self, method: EpochSeconds) -> float:
-        """A method's epoch over that of plain cross-entropy."""
+        """Epoch of a method divided by that of plain cross-entropy."""
         return method.epoch / self.plain.epoch
 
-    @property
-    def largest_ratio(self) -> float:
-        return max(map(self.ratio, self.learned))
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain numbers, to be read back by :meth:`from_json`."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "Overhead":
-        """What :meth:`as_json` gave, after a round through a JSON file or not."""
-        plain, *learned = (
-            EpochSeconds(**{**entry, "quartiles": tuple(entry["quartiles"])})
-            for entry in (found["plain"], *found["learned"])
-        )
-        return cls(**{**found, "plain": plain, "learned": tuple(learned)})
-
-    @classmethod
-    def read(cls, path: Path) -> "Overhead":
-        """What was kept in a file."""
-        try:
-            return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise RunError(
-                f"{path} is not a timing comparison ({error}): run cosen reproduce timing again"
-            ) from error
+    def cells(self) -> list[list[str]]:
+        """Method, seconds and ratio of ours, seconds and ratio of the paper, as text."""
+        plain, with_costs = TIMING.without_costs, TIMING.with_costs
+        paper = [f"{with_costs:.2f}", f"{with_costs / plain:.3f}"]
+        return [
+            ["without costs", f"{self.plain.epoch:.2f}", "1", f"{plain:.2f}", "1"],
+            *([m.method, f"{m.epoch:.2f}", f"{self.ratio(m):.3f}", *paper] for m in self.learned),
+        ]
 
 
 def measure_overhead(
@@ -128,103 +86,104 @@ def measure_overhead(
     turns: int = TURNS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Overhead:
-    """Time an epoch with learned costs and without.
-
-    Args:
-        config: The task, the network and the batch size.
-        methods: Those that learn costs, with their options.
-        turns: Batches that are timed of each run.
-        progress: Told how many of them are done.
-    """
+    """Time an epoch with learned costs and without, from ``turns`` batches of each method."""
     task = make_task(config, progress=progress)
     with tempfile.TemporaryDirectory() as folder:
-        runs = [
-            _training(config, task, name, options, Path(folder))
-            for name, options in {"baseline": {}, **methods}.items()
+        names = ["baseline", *methods]
+        loops = [
+            _make_loop(config, task, name, methods.get(name, {}), Path(folder)) for name in names
         ]
-        in_epoch, times = _time_batches(runs, task, turns=turns, progress=progress)
-        validation = median(_seconds(runs[0].validate) for _ in range(REPEATS))
-        outputs = [run.validate() for run in runs]
+        in_epoch, times = _time_batches(config, loops, task, turns=turns, progress=progress)
+        outputs = [_validate(loop) for loop in loops]
+        validation = median(_seconds(_validate, loops[0]) for _ in range(REPEATS))
         plain, *learned = (
-            _epoch(run, found, own, rest=in_epoch * median(own) + validation)
-            for run, found, own in zip(runs, outputs, times, strict=True)
+            _epoch(name, loop, found, own, Path(folder), rest=in_epoch * median(own) + validation)
+            for name, loop, found, own in zip(names, loops, outputs, times, strict=True)
         )
-    settings = config.as_json()
+    settings = asdict(config)
     for name in ("data_root", "weights", "method", "options"):
         del settings[name]
-    return Overhead(settings, in_epoch, validation, plain, tuple(learned))
-
-
-def _training(
-    config: TrainConfig, task: Task, name: str, options: Mapping[str, Any], folder: Path
-) -> Training:
-    own = replace(config, method=name, options=dict(options))
-    method = make_method(name, own.options)
-    if not isinstance(method, NetworkMethod):
-        raise InputError(f"method {name} does not train the network: its epochs cannot be compared")
-    run = RunFolder(folder / name)
-    run.path.mkdir()
-    setting = make_setting(own, task)
-    return Training(
-        own, with_output_layer(task, method, setting), method, setting, run, make_fabric(own)
+    return Overhead(
+        settings=settings,
+        batches=in_epoch,
+        validation=validation,
+        plain=plain,
+        learned=tuple(learned),
     )
 
 
+def _make_loop(
+    config: TrainConfig, task: Task, name: str, options: Mapping[str, Any], folder: Path
+) -> Loop:
+    own = replace(config, method=name, options=dict(options))
+    method = make_method(name, own.options)
+    if not isinstance(method, NetworkMethod):
+        raise InputError(f"method {name} does not train the network and has no epochs to time")
+    run = RunFolder(folder / name)
+    run.path.mkdir()
+    setting = make_setting(own, task)
+    return RunContext(own, task, setting, run, make_fabric(own), Callbacks()).make_loop(method)
+
+
+def _validate(loop: Loop) -> Outputs:
+    assert loop.validate is not None
+    return loop.validate(loop.evaluated)
+
+
 def _time_batches(
-    runs: Sequence[Training],
+    config: TrainConfig,
+    loops: Sequence[Loop],
     task: Task,
     *,
     turns: int,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[int, list[list[float]]]:
-    """How many batches an epoch has, and the seconds of some for each run, taking turns."""
-    config, device = runs[0].config, runs[0].fabric.device
+    """Number of batches per epoch, and seconds of the timed batches of each run."""
+    fabric = loops[0].fabric
+    assert fabric is not None
     all_batches: Iterable[Batch] = task.batches(
-        task.splits.train, batch_size=config.batch_size, device=device
+        task.splits.train, batch_size=config.batch_size, device=fabric.device
     )
     in_epoch = len(all_batches)  # type: ignore[arg-type]
     kept = list(islice(all_batches, KEPT))
     for batch in kept[: KEPT // 2]:  # warm up
-        for run in runs:
-            _train_batch(run, batch, in_epoch)
-    times: list[list[float]] = [[] for _ in runs]
+        for loop in loops:
+            _train_batch(loop, batch, in_epoch)
+    times: list[list[float]] = [[] for _ in loops]
     for turn in range(turns):
         batch = kept[turn % len(kept)]
-        first = turn % len(runs) + turn // len(kept)  # none is always first
-        for number in range(len(runs)):
-            which = (first + number) % len(runs)
-            times[which].append(_seconds(_train_batch, runs[which], batch, in_epoch))
+        first = turn % len(loops) + turn // len(kept)  # runs take turns to be first
+        for number in range(len(loops)):
+            which = (first + number) % len(loops)
+            times[which].append(_seconds(_train_batch, loops[which], batch, in_epoch))
         if progress is not None:
             progress(turn + 1, turns)
     return in_epoch, times
 
 
-def _train_batch(run: Training, batch: Batch, in_epoch: int) -> None:
-    run.network.train()
-    run.train_batch(batch, 0, in_epoch, is_last=True).tolist()  # waits for a GPU
+def _train_batch(loop: Loop, batch: Batch, in_epoch: int) -> None:
+    loop.network.train()
+    loop.train_batch(batch, 0, in_epoch)[0].item()  # waits for a GPU
 
 
-def _epoch(run: Training, outputs: Outputs, times: list[float], *, rest: float) -> EpochSeconds:
-    """The seconds of a method; ``rest`` are those of the batches and of validation."""
+def _epoch(
+    name: str, loop: Loop, outputs: Outputs, times: list[float], folder: Path, *, rest: float
+) -> EpochSeconds:
+    """Seconds of a method; ``rest`` is the time of the batches and of validation."""
     step = file = separability = 0.0
     every = 1
-    if isinstance(run.loss, LearnedCosts):
-        steps, files = _time_steps(run, run.loss, outputs)
+    if isinstance(loop.loss, LearnedCosts):
+        steps, files = _time_steps(RunFolder(folder / name), loop.loss, outputs)
         step, file = median(steps), median(files)
-        if isinstance(run.loss, CostLearner) and run.loss.needs_features:
-            every = run.loss.separability_every
+        if isinstance(loop.loss, CostLearner) and loop.loss.needs_features:
+            every = loop.loss.separability_every
+            compute = partial(class_separability, num_classes=outputs.logits.shape[1])
             separability = median(
-                _seconds(
-                    class_separability,
-                    outputs.features,
-                    outputs.target,
-                    num_classes=outputs.logits.shape[1],
-                )
-                for _ in range(REPEATS)
+                _seconds(compute, outputs.features, outputs.target) for _ in range(REPEATS)
             )
     low, high = np.percentile(times, [25, 75])
     return EpochSeconds(
-        method=run.config.method,
+        method=name,
         batch=median(times),
         quartiles=(float(low), float(high)),
         step=step,
@@ -236,9 +195,9 @@ def _epoch(run: Training, outputs: Outputs, times: list[float], *, rest: float) 
 
 
 def _time_steps(
-    run: Training, learner: LearnedCosts, outputs: Outputs
+    run: RunFolder, learner: LearnedCosts, outputs: Outputs
 ) -> tuple[list[float], list[float]]:
-    """Seconds of steps of the costs and of writing them; the first, which computes S, apart."""
+    """Seconds of cost steps and of writing them, without the first step, which computes S."""
     arguments = (outputs.logits, outputs.target, outputs.features)
     learner.step(*arguments)
     steps, files = [], []
@@ -246,11 +205,11 @@ def _time_steps(
         start = time.perf_counter()
         step = learner.step(*arguments)
         steps.append(time.perf_counter() - start)
-        files.append(_seconds(run.run.write_cost_step, step))
+        files.append(_seconds(run.write_cost_step, step))
     return steps, files
 
 
-def _seconds(call: Callable[..., object], *arguments: Any, **options: Any) -> float:
+def _seconds(call: Callable[..., object], *arguments: Any) -> float:
     start = time.perf_counter()
-    call(*arguments, **options)
+    call(*arguments)
     return time.perf_counter() - start

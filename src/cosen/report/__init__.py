@@ -10,24 +10,24 @@ FILE = "report.html"
 def write_report(
     path: Path | str, out: Path | str | None = None, *, against: Path | str | None = None
 ) -> Path:
-    """Write the report of a run or of a study.
+    """Write the report of a run or a study.
 
     Args:
         path: A run folder or a study folder.
-        out: The file; ``report.html`` in the folder if not given.
-        against: A run folder that a run is held against, on the same split.
+        out: The file to write. Default: ``report.html`` in the folder.
+        against: A run folder with the same split, to compare a run with.
 
     Returns:
-        The file.
+        The path of the file.
     """
     from cosen.report.contents import read_contents
     from cosen.report.page import render
     from cosen.training.files import write_text
 
-    place = Path(path) / FILE if out is None else Path(out)
-    if out is not None and not place.parent.is_dir():
-        raise InputError(f"there is no folder {place.parent} to write {place.name} to: make it")
-    if place.is_dir():
-        raise InputError(f"{place} is a folder: name a file, such as {place / FILE}")
-    write_text(place, render(read_contents(path, against=against).as_json()))
-    return place
+    file = Path(path) / FILE if out is None else Path(out)
+    if out is not None and not file.parent.is_dir():
+        raise InputError(f"folder {file.parent} does not exist: create it, or name another file")
+    if file.is_dir():
+        raise InputError(f"{file} is a folder: name a file, such as {file / FILE}")
+    write_text(file, render(read_contents(path, against=against)))
+    return file

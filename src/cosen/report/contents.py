@@ -1,120 +1,219 @@
-"""What a report shows, read from run and study folders alone: it needs neither data nor model."""
+"""The contents of a report in plain values, computed from run and study folders alone."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
-from cosen.comparing.study_folder import StudyFolder
-from cosen.errors import InputError, RunError
-from cosen.report.classes import by_rarity, class_table, confusions
-from cosen.report.curves import curves
+import numpy as np
+from torch import Tensor
+
+from cosen import functional as F
+from cosen.comparing.bootstrap import Spread
+from cosen.comparing.leaderboard_table import cells_of, format_share, headings_of, notes_of
 from cosen.report.gallery import gallery
-from cosen.report.headline import headline
-from cosen.report.provenance import command, made
-from cosen.report.reliability import reliability
-from cosen.report.run_subject import run_subject
-from cosen.report.study_subject import study_subject
-from cosen.report.subject import Subject
+from cosen.report.learned_costs import learned_costs
+from cosen.report.packing import json_number
+from cosen.report.provenance import command, data_title, provenance
+from cosen.report.run_data import MethodRuns, ReportData, RunData, read_report_data
 from cosen.report.tradeoff import tradeoff
-from cosen.training.run_folder import RunFolder
+from cosen.report.verdict import caveats, verdict
 
-FORMAT = 1
+BINS = 15
+"""Bins of the reliability diagram."""
+
+METRICS = {
+    "accuracy": "overall accuracy",
+    "mean_recall": "mean class recall",
+    "rare_recall": "recall of the rarest third",
+    "g_mean": "G-mean",
+    "macro_f1": "macro F1",
+    "auc": "area under the ROC curves",
+}
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What a page shows, in plain values: labels are places in ``classes``, rates are 0 to 1.
-
-    Attributes:
-        kind: Of what.
-        title: The data.
-        verdict: One sentence with its numbers.
-        caveats: What the reader should know besides.
-        leaderboard: Methods side by side, in a study.
-        figures: What the whole test set says.
-        methods: The names of the baseline (or None) and of the method that is shown beside it.
-        seeds: Of what is shown.
-        classes: Images and recall of each class.
-        by_rarity: Labels, the rarest first.
-        confusion: Counts over all seeds, row = true class.
-        costs: The costs that were learned, or None.
-        curves: Errors by epoch.
-        gallery: Pictures.
-        tradeoff: Scores to decide anew by, or None.
-        reliability: Confidence against accuracy.
-        made: How it was made.
-        command: What repeats it.
-    """
+class Contents(TypedDict):
+    """The JSON that the page is rendered from. Labels are indices of ``classes``, rates 0 to 1."""
 
     kind: Literal["study", "run"]
     title: str
-    verdict: str
-    caveats: list[str]
-    leaderboard: dict[str, Any] | None
-    figures: list[dict[str, str | None]]
-    methods: dict[str, str | None]
+    verdict: str  # the result in a few sentences
+    caveats: list[str]  # the limits of the result
+    leaderboard: dict[str, Any] | None  # the methods of a study
+    figures: list[dict[str, str | None]]  # metrics on the whole test set, as text
+    methods: dict[str, str | None]  # the names of the baseline (or None) and the chosen method
     seeds: list[int]
-    classes: list[dict[str, Any]]
-    by_rarity: list[int]
-    confusion: dict[str, Any]
-    costs: dict[str, Any] | None
-    curves: list[dict[str, Any]]
-    gallery: dict[str, Any]
-    tradeoff: dict[str, Any] | None
-    reliability: dict[str, Any]
-    made: list[dict[str, str]]
-    command: str
-
-    def as_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, **asdict(self)}
+    classes: list[dict[str, Any]]  # images and recall of each class
+    by_rarity: list[int]  # labels, the rarest first
+    confusion: dict[str, Any]  # counts over all seeds, row = true class
+    costs: dict[str, Any] | None  # learned costs
+    curves: list[dict[str, Any]]  # errors by epoch
+    gallery: dict[str, Any]  # pictures
+    tradeoff: dict[str, Any] | None  # logits that the page shifts
+    reliability: dict[str, Any]  # confidence and accuracy in bins
+    provenance: list[dict[str, str]]  # data, settings and versions
+    command: str  # repeats the run or the study; may be empty
 
 
 def read_contents(path: Path | str, *, against: Path | str | None = None) -> Contents:
-    """What there is to show of a run, of a run beside another, or of a study.
+    """Read a run, a run and another one with the same split to compare it with, or a study."""
+    data = read_report_data(Path(path), None if against is None else Path(against))
+    names = {role: method.name for role, method in data.methods.items()}
+    title = data_title(data.start.config)
+    if data.kind == "run":
+        title += f", {' compared with '.join(names.values())}"
+    costs, scores = learned_costs(data.costs), tradeoff(data)
+    return {
+        "kind": data.kind,
+        "title": title,
+        "verdict": verdict(data),
+        "caveats": caveats(data, has_costs=costs is not None, has_tradeoff=scores is not None),
+        "leaderboard": _leaderboard(data),
+        "figures": _figures(data),
+        "methods": {"baseline": None, **names},
+        "seeds": data.seeds,
+        "classes": _classes(data),
+        "by_rarity": [int(label) for label in np.argsort(data.class_counts, kind="stable")],
+        "confusion": {"baseline": None}
+        | {role: method.confusion.tolist() for role, method in data.methods.items()},
+        "costs": costs,
+        "curves": _curves(data),
+        "gallery": gallery(data),
+        "tradeoff": scores,
+        "reliability": _reliability(data),
+        "provenance": provenance(data),
+        "command": command(data.start),
+    }
 
-    Args:
-        path: A run folder or a study folder.
-        against: A run folder that a run is held against, on the same split.
-    """
-    path, against = Path(path), None if against is None else Path(against)
-    study = StudyFolder(path)
-    if study.has_study:
-        if against is not None:
-            raise InputError(
-                f"{path} is a study, which has a baseline of its own: leave --against out, or "
-                f"name one of its runs, such as {path / 'runs' / 'METHOD' / 'SEED'}"
-            )
-        return _contents(study_subject(study))
-    if not RunFolder(path).has_run:
-        raise RunError(
-            f"{path} is no run folder and no study folder: there is no run.json and no study.json "
-            "in it"
+
+def _leaderboard(data: ReportData) -> dict[str, Any] | None:
+    board, choice = data.leaderboard, data.choice
+    if board is None or choice is None:
+        return None
+    roles = {data.chosen.name: "chosen" if data.chosen.name == choice.method else "challenger"}
+    if data.baseline is not None:
+        roles[data.baseline.name] = "baseline"
+    return {
+        "headings": headings_of(board),
+        "rows": [
+            {
+                "method": row.method,
+                "cells": [" ".join(cell) for cell in cells_of(board, row)[1:]],
+                "role": roles.get(row.method),
+            }
+            for row in board.rows
+        ],
+        "notes": notes_of(board),
+    }
+
+
+def _figures(data: ReportData) -> list[dict[str, str | None]]:
+    """Metrics on the whole test set: mean ± standard deviation over seeds, as text."""
+
+    def figure(
+        title: str,
+        values: Callable[[RunData], float | None],
+        text: Callable[[float], str],
+        unit: str = "",
+    ) -> dict[str, str | None]:
+        found: dict[str, str | None] = {"name": title, "baseline": None}
+        for role, method in data.methods.items():
+            known = [value for run in method.runs.values() if (value := values(run)) is not None]
+            spread = Spread.of(known)
+            if spread is None:
+                found[role] = "-"
+            elif spread.deviation is None:
+                found[role] = f"{text(spread.mean)}{unit}"
+            else:
+                found[role] = f"{text(spread.mean)} ± {text(spread.deviation)}{unit}"
+        return found
+
+    def metric(name: str) -> Callable[[RunData], float | None]:
+        return lambda run: getattr(run.metrics, name)
+
+    def percent(share: float) -> str:
+        return f"{100 * share:.1f}"
+
+    figures = [figure(title, metric(name), percent, " %") for name, title in METRICS.items()]
+    if data.objective.largest_cost is not None:
+        cost = partial(format_share, largest_cost=data.objective.largest_cost)
+        figures.insert(0, figure("mean cost", metric("error"), cost))
+    return [
+        *figures,
+        figure("training time", lambda run: run.record.seconds, "{:.1f}".format, " s"),
+    ]
+
+
+def _classes(data: ReportData) -> list[dict[str, Any]]:
+    """Images and recall of each class, over seeds."""
+    test_counts = np.mean([run.confusion.sum(1) for run in data.chosen.runs.values()], axis=0)
+    recalls = {role: _recalls(method) for role, method in data.methods.items()}
+    unknown: list[Spread | None] = [None] * len(test_counts)
+    found = []
+    for label, name in enumerate(data.class_names):
+        own = {role: recalls.get(role, unknown)[label] for role in ("baseline", "chosen")}
+        found.append(
+            {
+                "name": name,
+                "train": float(data.class_counts[label]),
+                "test": float(test_counts[label]),
+                "recall": {role: recall and recall.mean for role, recall in own.items()},
+                "spread": {role: recall and recall.deviation for role, recall in own.items()},
+            }
         )
-    return _contents(run_subject(path, against))
+    return found
 
 
-def _contents(subject: Subject) -> Contents:
-    shown, scores = subject.shown, tradeoff(subject.shown)
-    too_many = (
-        f"The scores of {len(shown.class_names)} classes are too large for a trade-off to be shown."
-    )
-    return Contents(
-        kind=subject.kind,
-        title=subject.title,
-        verdict=subject.verdict,
-        caveats=[*subject.caveats, *([too_many] if scores is None else [])],
-        leaderboard=subject.leaderboard,
-        figures=headline(shown, subject.objective),
-        methods={"baseline": None} | {role: side.name for role, side in shown.sides()},
-        seeds=shown.seeds,
-        classes=class_table(shown),
-        by_rarity=by_rarity(shown),
-        confusion=confusions(shown),
-        costs=subject.costs,
-        curves=curves(shown),
-        gallery=gallery(shown),
-        tradeoff=scores,
-        reliability=reliability(shown),
-        made=made(shown, subject.about),
-        command=command(subject.about),
-    )
+def _recalls(method: MethodRuns) -> list[Spread | None]:
+    """The recall of each class over the seeds that have test images of it."""
+    counts = [run.confusion.tolist() for run in method.runs.values()]
+    return [
+        Spread.of([own[label][label] / sum(own[label]) for own in counts if any(own[label])])
+        for label in range(len(counts[0]))
+    ]
+
+
+def _curves(data: ReportData) -> list[dict[str, Any]]:
+    """Training and validation errors by epoch, of the runs that have epochs."""
+    return [
+        {
+            "name": method.name,
+            "role": role,
+            "seed": seed,
+            "epochs": [record.epoch for record in run.history],
+            "train_error": [json_number(record.train_error) for record in run.history],
+            "val_error": [json_number(record.val_error) for record in run.history],
+        }
+        for role, method in data.methods.items()
+        for seed, run in method.runs.items()
+        if run.history
+    ]
+
+
+def _reliability(data: ReportData) -> dict[str, Any]:
+    """The chosen method's first seed on test, before and after calibration."""
+    run = data.first
+    before, after = run.logits.softmax(1), run.probabilities
+    return {
+        "method": data.chosen.name,
+        "before": _bins(before, run.target),
+        "after": _bins(after, run.target),
+        "error_before": float(F.expected_calibration_error(before, run.target, bins=BINS)),
+        "error_after": float(F.expected_calibration_error(after, run.target, bins=BINS)),
+        "temperature": run.record.temperature or 1.0,
+    }
+
+
+def _bins(probabilities: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    bins = F.calibration_bins(probabilities, target, bins=BINS)
+    columns = (bins.counts.tolist(), bins.confidence.tolist(), bins.accuracy.tolist())
+    return [
+        {
+            "low": number / BINS,
+            "high": (number + 1) / BINS,
+            "confidence": confidence if count else None,
+            "accuracy": accuracy if count else None,
+            "count": count,
+        }
+        for number, (count, confidence, accuracy) in enumerate(zip(*columns, strict=True))
+    ]

@@ -1,28 +1,31 @@
-"""Many numbers as little text: 16 bits each, spread evenly between the least and the largest.
+"""Pack many numbers into little text: 16 bits each, evenly spaced from the lowest to the highest.
 
-A page unpacks them by ``low + (high - low) * u / 65535``, and 10 to that power where ``log`` is
-set. Whole numbers that span no more than 65535 come out exactly.
+The page unpacks them as ``low + (high - low) * u / 65535``, and as 10 to that power if ``log`` is
+set. Integers that span at most 65535 are exact.
 """
 
 import base64
-from collections.abc import Mapping
+import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 STEPS = 65535
 
+DIGITS = 6
+"""Significant digits of numbers that are not packed; more would only make the page larger."""
+
 
 def pack(array: ArrayLike, *, log: bool = False) -> dict[str, Any]:
-    """Numbers of any shape as a record for JSON.
+    """Pack numbers of any shape into a record for JSON.
 
-    What is no finite number is drawn to the ends: infinity to the largest, minus infinity and NaN
-    (and where ``log`` is set, zero and what is below) to the least.
+    Infinity becomes the highest number; minus infinity and NaN (with ``log`` also zero and
+    negative numbers) become the lowest.
 
     Args:
         array: The numbers.
-        log: Spread them evenly in their logarithms, for numbers that span several powers of ten.
+        log: Space them evenly by their logarithm, for numbers over several powers of ten.
 
     Example:
         >>> pack([0, 65535])
@@ -43,19 +46,22 @@ def pack(array: ArrayLike, *, log: bool = False) -> dict[str, Any]:
     return {"shape": list(values.shape), "low": low, "high": high, "log": log, "data": data}
 
 
-def unpack(packed: Mapping[str, Any]) -> NDArray[np.float64]:
-    """What :func:`pack` packed, as a page sees it."""
-    steps = np.frombuffer(base64.b64decode(packed["data"]), dtype="<u2").astype(np.float64)
-    values = packed["low"] + (packed["high"] - packed["low"]) * steps / STEPS
-    found = 10.0**values if packed["log"] else values
-    return np.asarray(found).reshape(packed["shape"])
-
-
 def packed_size(numbers: int) -> int:
-    """How many characters the data of so many numbers take.
+    """The number of characters that the packed data takes.
 
     Example:
         >>> packed_size(3), len(pack([1, 2, 3])["data"])
         (8, 8)
     """
     return -(-2 * numbers // 3) * 4
+
+
+def json_number(number: float | str | None) -> float | None:
+    """A number with six digits; None if JSON has no number for it.
+
+    Example:
+        >>> json_number("0.12345678"), json_number(float("nan"))
+        (0.123457, None)
+    """
+    value = math.nan if number is None else float(number)
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""The report as one HTML text: template, styles, scripts and data, and nothing from elsewhere."""
+"""Render the report as one HTML text with its styles, scripts and data."""
 
 import base64
 import hashlib
@@ -12,62 +12,45 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 STYLES = (
-    "colours.css",
-    "text.css",
-    "page.css",
-    "verdict.css",
-    "tables.css",
-    "controls.css",
-    "charts.css",
-    "pictures.css",
-    "made.css",
-    "detail.css",
-    "widths.css",
-    "paper.css",
+    *("base.css", "page.css", "tables.css", "controls.css", "charts.css", "pictures.css"),
+    *("responsive.css", "print.css"),
 )
-"""The page's styles, in the order in which they are joined: later ones win."""
+"""In this order: later styles override earlier ones."""
 
 SCRIPTS = (
-    "unpack.js",
-    "wording.js",
-    "elements.js",
-    "theme.js",
-    "charts.js",
-    "heatmap.js",
-    "recalls.js",
-    "sections.js",
-    "classes.js",
-    "confusions.js",
-    "detail.js",
-    "matrices.js",
-    "costs.js",
-    "steps.js",
-    "curves.js",
-    "tradeoff.js",
-    "reliability.js",
-    "command.js",
-    "start.js",
+    *("format.js", "elements.js", "theme.js", "charts.js", "heatmap.js", "classes.js"),
+    *("confusions.js", "detail.js", "costs.js", "cost_steps.js", "curves.js", "tradeoff.js"),
+    *("reliability.js", "start.js"),
 )
-"""The page's own scripts, in the order in which they are joined."""
+
+SECTIONS = {
+    "verdict": "Verdict",
+    "leaderboard": "Leaderboard",
+    "classes": "Class by class",
+    "confusion": "Confusions",
+    "costs": "Learned costs",
+    "curves": "Error by epoch",
+    "pictures": "Pictures",
+    "tradeoff": "Trade-off",
+    "reliability": "Reliability",
+    "provenance": "How it was produced",
+}
 
 FILTERED_FROM = 20
-"""A table of more classes than this scrolls by itself and has a box to filter it."""
+"""A table of more classes scrolls and has a filter."""
 
-FOLDED_FROM = 14
-"""Pictures of a kind that are seen at once; the rest unfolds."""
+VISIBLE_PICTURES = 14
+"""Pictures of a group that are not folded."""
 
 FULL_SHADE = 0.05
-"""A change of recall of at least this is shaded fully, if none is larger."""
+"""The change of recall with the full shade, if none is larger."""
 
 
 def render(contents: Mapping[str, Any]) -> str:
-    """One self-contained page.
+    """Render a self-contained page.
 
-    What is read without scripts (verdict, tables, pictures) is written here; charts are drawn by
-    the page from the same contents, which it carries as JSON. Every text is escaped.
-
-    Args:
-        contents: What ``contents.as_json`` gives.
+    The template writes what needs no scripts: verdict, tables and pictures. The scripts draw the
+    charts from the same contents, which are in the page as JSON. Every text is escaped.
     """
     contents = as_utf8(contents)
     script = own_script()
@@ -76,7 +59,7 @@ def render(contents: Mapping[str, Any]) -> str:
         contents=contents,
         sections=sections_of(contents),
         table=class_table(contents),
-        folded_from=FOLDED_FROM,
+        visible_pictures=VISIBLE_PICTURES,
         filtered=len(contents["classes"]) > FILTERED_FROM,
         data=Markup(script_safe_json({k: v for k, v in contents.items() if k != "gallery"})),
         style=Markup("\n".join(asset(f"styles/{name}") for name in STYLES)),
@@ -88,9 +71,7 @@ def render(contents: Mapping[str, Any]) -> str:
 
 
 def as_utf8(contents: Mapping[str, Any]) -> dict[str, Any]:
-    r"""Contents that a file can hold, and that the template and the scripts read alike.
-
-    A file name that is not UTF-8 has lone surrogates in Python; they become U+FFFD.
+    r"""Replace lone surrogates, which Python uses for file names that are not UTF-8, by U+FFFD.
 
     Example:
         >>> as_utf8({"name": "caf\udce9/Ø😀.png"})
@@ -102,33 +83,22 @@ def as_utf8(contents: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sections_of(contents: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The identifier and the heading of each section that there is something to show for."""
-    gallery = contents["gallery"]
-    kinds = ("gained", "lost", "wrong", "note")
-    shown = {
-        ("verdict", "Verdict"): True,
-        ("leaderboard", "Leaderboard"): bool(contents["leaderboard"]),
-        ("classes", "Class by class"): bool(contents["classes"]),
-        ("confusion", "Confusions"): bool(contents["confusion"]),
-        ("costs", "Learned costs"): bool(contents["costs"]),
-        ("curves", "Error by epoch"): bool(contents["curves"]),
-        ("pictures", "Pictures"): any(gallery[kind] for kind in kinds),
-        ("tradeoff", "Trade-off"): bool(contents["tradeoff"]),
-        ("reliability", "Reliability"): bool(contents["reliability"]),
-        ("made", "How it was made"): bool(contents["made"] or contents["command"]),
-    }
-    return [section for section, is_shown in shown.items() if is_shown]
+    """The identifier and the heading of each section that has contents."""
+    pictures = any(contents["gallery"][name] for name in ("gained", "lost", "wrong", "note"))
+    available = {**contents, "pictures": pictures}
+    return [(name, heading) for name, heading in SECTIONS.items() if available[name]]
 
 
 def class_table(contents: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The rows of the table of classes, the rarest first.
 
-    ``share`` is of the commonest class's training images; ``shade`` says how strongly the change
-    is coloured, from 0 to 1.
+    ``share`` is the number of training images relative to the largest class, ``shade`` the strength
+    of the colour of the change, from 0 to 1.
     """
     classes = contents["classes"]
     most = max((one["train"] or 0 for one in classes), default=0) or 1
-    changes = [difference(one["recall"]["chosen"], one["recall"]["baseline"]) for one in classes]
+    recalls = [(one["recall"]["chosen"], one["recall"]["baseline"]) for one in classes]
+    changes = [None if None in pair else pair[0] - pair[1] for pair in recalls]
     largest = max([FULL_SHADE, *(abs(change) for change in changes if change is not None)])
     return [
         {
@@ -142,12 +112,8 @@ def class_table(contents: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def difference(value: float | None, other: float | None) -> float | None:
-    return None if value is None or other is None else value - other
-
-
 def script_safe_json(value: Any) -> str:
-    r"""JSON that can stand in a ``<script>``: no character of it ends or opens anything.
+    r"""JSON without characters that have a meaning in HTML, for a ``<script>``.
 
     Example:
         >>> print(script_safe_json({"name": "</script>&\u2028"}))
@@ -160,31 +126,28 @@ def script_safe_json(value: Any) -> str:
 
 
 def content_security_policy(*scripts: str) -> str:
-    """A policy under which the page may run these scripts, and may load nothing at all.
+    """A policy that allows these scripts and forbids to load anything.
 
-    Styles are allowed inline because Plotly sets them on the elements it draws.
+    Inline styles are allowed because Plotly sets them on the elements it draws.
     """
-    allowed = " ".join(f"'sha256-{digest(script)}'" for script in scripts)
+    digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
+    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
-def digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
 @cache
 def own_script() -> str:
-    """The page's scripts joined, in a scope of their own."""
+    """All scripts, in one scope."""
     parts = "\n".join(asset(f"scripts/{name}") for name in SCRIPTS)
     return f'"use strict";\n(() => {{\n{parts}}})();\n'
 
 
 @cache
 def asset(name: str) -> str:
-    """The text of a file in ``assets``, also where the package is installed as a wheel."""
+    """The text of a file in ``assets``."""
     return files("cosen.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
@@ -202,7 +165,7 @@ def environment() -> Environment:
 
 
 def percent(rate: float | None) -> str:
-    """A rate in per cent, as the leaderboard has it.
+    """A rate in per cent.
 
     Example:
         >>> percent(0.9134), percent(None)
@@ -212,7 +175,7 @@ def percent(rate: float | None) -> str:
 
 
 def points(change: float | None) -> str:
-    """A change of a rate, in points of per cent with its sign.
+    """A change of a rate in percentage points, with its sign.
 
     Example:
         >>> points(0.024), points(-0.1), points(0.0001)
@@ -225,7 +188,7 @@ def points(change: float | None) -> str:
 
 
 def amount(count: float | None) -> str:
-    """A mean number of images, without decimals where there are none.
+    """A mean number of images, with a decimal only if it is not an integer.
 
     Example:
         >>> amount(14.0), amount(36.333), amount(12500.0)
@@ -237,7 +200,7 @@ def amount(count: float | None) -> str:
 
 
 def tied(sentence: str) -> str:
-    """A sentence in which no line ends between a number and its per cent or its spread.
+    """A sentence without line breaks between a number and its unit or spread.
 
     Example:
         >>> tied("95.2 ± 1.2, or 93 % of all")

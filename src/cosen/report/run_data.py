@@ -1,175 +1,266 @@
-"""What a report shows: the runs of one method, beside those of a baseline where there is one."""
+"""Read run and study folders for a report. No other module of ``report/`` reads them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from cosen import functional as F
-from cosen.comparing.bootstrap import Change, make_pair, paired_change
+from cosen.comparing.bootstrap import Change, paired_change
+from cosen.comparing.choice import Choice
+from cosen.comparing.leaderboard import Leaderboard
+from cosen.comparing.study_folder import StudyFolder
 from cosen.costs import Objective
-from cosen.errors import RunError
-from cosen.training.model_file import calibrated_temperature
+from cosen.errors import InputError, RunError
+from cosen.training.config import TrainConfig
+from cosen.training.records import DataRecord, EpochRecord, Metrics, RunRecord, StartRecord
 from cosen.training.run_folder import RunFolder
+from cosen.training.thumbnails import Thumbnail, read_thumbnails
 
 
 @dataclass(frozen=True, eq=False)
-class ShownRun:
-    """A finished run, and what it gave for the test images.
+class RunData:
+    """A finished run and its outputs for the test images."""
 
-    Attributes:
-        folder: Its folder.
-        about: What it was made of.
-        metrics: On test, as stored.
-        logits: Shape ``(n, C)``.
-        target: True classes, shape ``(n,)``.
-        names: Of the images.
-        temperature: Divides the logits for calibrated probabilities.
-    """
-
-    folder: RunFolder
-    about: dict[str, Any]
-    metrics: dict[str, Any]
-    logits: Tensor
-    target: Tensor
-    names: list[str]
-    temperature: float
+    record: RunRecord
+    metrics: Metrics  # on test
+    history: Sequence[EpochRecord]  # empty if no network was trained
+    logits: Tensor  # on test, shape (n, C)
+    target: Tensor  # true classes, shape (n,)
+    names: Sequence[str]  # of the test images
+    thumbnails: Mapping[int, Thumbnail] | None  # by row of the test split
 
     @property
-    def class_names(self) -> list[str]:
-        found: list[str] = self.about["class_names"]
-        return found
-
-    @property
-    def train_counts(self) -> list[int]:
-        """Training images of each class."""
-        found: list[int] = self.about["class_counts"]["train"]
-        return found
+    def data(self) -> DataRecord:
+        return self.record.prepared
 
     @cached_property
     def predicted(self) -> Tensor:
-        """Shape ``(n,)``."""
+        """Predicted classes, shape ``(n,)``."""
         return self.logits.argmax(1)
 
     @cached_property
-    def right(self) -> NDArray[np.bool_]:
-        """Whether each test image was, shape ``(n,)``."""
+    def correct(self) -> NDArray[np.bool_]:
+        """Whether each prediction is correct, shape ``(n,)``."""
         return np.asarray((self.predicted == self.target).numpy())
 
     @cached_property
     def probabilities(self) -> Tensor:
-        """Calibrated, shape ``(n, C)``."""
-        return (self.logits / self.temperature).softmax(1)
+        """Calibrated probabilities, shape ``(n, C)``."""
+        return (self.logits / (self.record.temperature or 1.0)).softmax(1)
 
     @cached_property
     def confusion(self) -> Tensor:
-        """Counts, row = true class, shape ``(C, C)``."""
-        classes = len(self.class_names)
-        return F.confusion_matrix(self.target, self.predicted, num_classes=classes)
+        """Counts on test, row = true class, shape ``(C, C)``."""
+        return F.confusion_matrix(
+            self.target, self.predicted, num_classes=len(self.data.class_names)
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
-    """The runs of one method.
+class MethodRuns:
+    """The runs of one method."""
 
-    Attributes:
-        name: What the page calls it.
-        runs: By seed, at least one.
-    """
-
-    name: str
-    runs: Mapping[int, ShownRun]
+    name: str  # on the page
+    runs: Mapping[int, RunData]  # by seed, at least one
 
     @cached_property
     def confusion(self) -> Tensor:
-        """Counts over all seeds, row = true class, shape ``(C, C)``."""
+        """Counts on test over all seeds, row = true class, shape ``(C, C)``."""
         first, *others = [run.confusion for run in self.runs.values()]
         return sum(others, first)
 
 
+@dataclass(frozen=True)
+class CostSteps:
+    """The cost matrices that a run learned, one file per step."""
+
+    name: str  # of the method, on the page
+    config: TrainConfig
+    class_counts: Tensor  # of the training set
+    files: Sequence[Path]
+
+    def facts(self) -> list[dict[str, str]]:
+        """Read the numbers of all steps."""
+        return [dict(_open_tensors(path).metadata()) for path in self.files]
+
+    def matrices(self, steps: Iterable[int]) -> list[dict[str, NDArray[np.float64]]]:
+        """Read the matrices of some steps, by name."""
+        files = [_open_tensors(self.files[step]) for step in steps]
+        return [
+            {name: file.get_tensor(name).double().numpy() for name in file.keys()}  # noqa: SIM118
+            for file in files
+        ]
+
+
 @dataclass(frozen=True, eq=False)
-class Shown:
-    """The method that a report is about, and what it is held against.
+class ReportData:
+    """The content of a run folder, of two, or of a study folder."""
 
-    Attributes:
-        chosen: The method.
-        baseline: What it is held against, with the same seeds; None where there is nothing.
-    """
+    kind: Literal["study", "run"]
+    start: StartRecord
+    options: Mapping[str, Mapping[str, Any]]  # of each method
+    chosen: MethodRuns
+    baseline: MethodRuns | None  # has the same seeds
+    costs: CostSteps | None  # None if no run learned costs
+    choice: Choice | None = None  # of a study
+    leaderboard: Leaderboard | None = None  # of a study
 
-    chosen: Side
-    baseline: Side | None = None
+    @property
+    def methods(self) -> dict[str, MethodRuns]:
+        """The methods on the page by their role, ``chosen`` and ``baseline``."""
+        chosen = {"chosen": self.chosen}
+        return chosen if self.baseline is None else chosen | {"baseline": self.baseline}
 
     @property
     def seeds(self) -> list[int]:
         return list(self.chosen.runs)
 
     @property
-    def first(self) -> ShownRun:
+    def first(self) -> RunData:
         """The chosen method's run of the first seed."""
         return next(iter(self.chosen.runs.values()))
 
     @property
-    def class_names(self) -> list[str]:
-        return self.first.class_names
+    def class_names(self) -> Sequence[str]:
+        return self.first.data.class_names
 
     @cached_property
-    def train_counts(self) -> NDArray[np.float64]:
-        """Training images of each class, the mean over seeds, shape ``(C,)``."""
-        counts = [run.train_counts for run in self.chosen.runs.values()]
+    def class_counts(self) -> NDArray[np.float64]:
+        """Training samples per class, mean over seeds, shape ``(C,)``."""
+        counts = [run.data.class_counts.train.numpy() for run in self.chosen.runs.values()]
         return np.asarray(np.mean(counts, axis=0))
 
-    def sides(self) -> Sequence[tuple[str, Side]]:
-        """Both sides by their roles, the chosen one first."""
-        baseline = [] if self.baseline is None else [("baseline", self.baseline)]
-        return [("chosen", self.chosen), *baseline]
+    @property
+    def objective(self) -> Objective:
+        """What the runs measure."""
+        return self.first.record.objective
 
-    def change(self, objective: Objective) -> Change:
-        """How much better the chosen method is than the baseline, test image by test image."""
-        assert self.baseline is not None  # who asks has seen to it
-        scored = objective.double().numpy() if isinstance(objective, Tensor) else objective
-        pairs = [
-            make_pair(
-                run.target.numpy(),
-                run.predicted.numpy(),
-                self.baseline.runs[seed].predicted.numpy(),
-                scored,
+    def error(self, method: MethodRuns) -> float:
+        """The error of a method on test, as the objective defines it."""
+        return self.objective.error(method.confusion)
+
+    def change(self, baseline: MethodRuns) -> Change:
+        """Compare the chosen method with the baseline, sample by sample."""
+        others = [baseline.runs[seed] for seed in self.seeds]
+        return paired_change(list(self.chosen.runs.values()), others, self.objective)
+
+
+def read_report_data(path: Path, against: Path | None = None) -> ReportData:
+    """Read a run, a run and another one with the same split to compare it with, or a study."""
+    study = StudyFolder(path)
+    if study.has_study:
+        if against is not None:
+            raise InputError(
+                f"{path} is a study and has its own baseline: remove --against, or report one of "
+                f"its runs, such as {path / 'runs' / 'METHOD' / 'SEED'}"
             )
-            for seed, run in self.chosen.runs.items()
-        ]
-        same = all(run.names == self.first.names for run in self.chosen.runs.values())
-        return paired_change(pairs, same_samples=same)
-
-
-def read_shown(folder: RunFolder) -> ShownRun:
-    """Read a finished run; one that is not finished, or damaged, is refused."""
-    about, metrics = folder.about(), folder.metrics()
-    try:
-        tensors, names = folder.predictions()
-        temperature = about.get("temperature")
-        if temperature is None:
-            temperature = calibrated_temperature(tensors["val_logits"], tensors["val_target"])
-        return ShownRun(
-            folder=folder,
-            about=about,
-            metrics=metrics["test"],
-            logits=tensors["test_logits"].float(),
-            target=tensors["test_target"].long(),
-            names=names["test"],
-            temperature=float(temperature),
+        return _read_study(study)
+    if not RunFolder(path).has_run:
+        raise RunError(
+            f"{path} is not a run folder or a study folder: it has no run.json and no study.json"
         )
-    except (KeyError, ValueError, SafetensorError) as error:
-        raise RunError(f"{folder.path} is damaged: {error}") from error
+    return _read_runs(path, against)
 
 
-def finished_run(path: Path) -> RunFolder:
-    """The run in a folder; one that is not finished is refused."""
+def _read_runs(path: Path, against: Path | None) -> ReportData:
+    run, other = _read_run(_finished(path)), None
+    names = [run.record.config.method]
+    if against is not None:
+        if StudyFolder(against).has_study:
+            raise InputError(f"{against} is a study: name one of its runs with --against")
+        other = _read_run(_finished(against))
+        if path.resolve() == against.resolve():
+            raise InputError(f"{path} cannot be compared with itself: name another run")
+        same_images = run.names == other.names and run.target.equal(other.target)
+        if run.data.fingerprint != other.data.fingerprint or not same_images:
+            raise RunError(
+                f"{path} and {against} do not have the same split, so they cannot be compared: "
+                "train with the same data, --seed, --split, --imbalance, --size and --objective"
+            )
+        names.append(other.record.config.method)
+        if names[0] == names[1]:
+            names = [f"{names[0]} ({folder.resolve().name})" for folder in (path, against)]
+        if names[0] == names[1]:
+            names = [f"{run.record.config.method} ({folder})" for folder in (path, against)]
+    folders = [RunFolder(folder) for folder in (path, against) if folder is not None]
+    seed = run.record.config.seed
+    return ReportData(
+        kind="run",
+        start=run.record,
+        options={run.record.config.method: run.record.config.options},
+        chosen=MethodRuns(names[0], {seed: run}),
+        baseline=None if other is None else MethodRuns(names[1], {seed: other}),
+        costs=_first_costs(zip(names, folders, strict=True)),
+    )
+
+
+def _read_study(study: StudyFolder) -> ReportData:
+    record, board, choice = study.record(), study.leaderboard(), study.choice()
+    if choice.method is None:
+        raise RunError(f"{study.path} has no finished run: there is nothing to report")
+    chosen = choice.challenger or choice.method  # never the baseline, unless it is alone
+
+    def runs_of(method: str) -> MethodRuns:
+        runs = {seed: _read_run(study.run(method, seed)) for seed in choice.seeds}
+        return MethodRuns(method, runs)
+
+    seeds = {row.method: row.seeds for row in board.rows}
+    preferred = dict.fromkeys([chosen, "cosen", *seeds])
+    return ReportData(
+        kind="study",
+        start=record,
+        options={label: method.options for label, method in record.methods.items()},
+        chosen=runs_of(chosen),
+        baseline=None if board.baseline in (None, chosen) else runs_of(board.baseline),
+        costs=_first_costs(
+            (method, study.run(method, seed))
+            for method in preferred
+            for seed in seeds.get(method, ())
+        ),
+        choice=choice,
+        leaderboard=board,
+    )
+
+
+def _finished(path: Path) -> RunFolder:
     run = RunFolder.existing(path)
     if not run.is_finished:
-        raise RunError(f"{path} is not finished: go on with cosen train --resume {path}")
+        raise RunError(f"{path} is not finished: resume it with cosen train --resume {path}")
     return run
+
+
+def _read_run(folder: RunFolder) -> RunData:
+    test = folder.predictions()["test"]
+    return RunData(
+        record=folder.record(),
+        metrics=folder.metrics().test,
+        history=folder.history(),
+        logits=test.logits,
+        target=test.target,
+        names=folder.image_names().test,
+        thumbnails=read_thumbnails(folder),
+    )
+
+
+def _first_costs(runs: Iterable[tuple[str, RunFolder]]) -> CostSteps | None:
+    """The learned costs of the first run that has any."""
+    for name, run in runs:
+        files = sorted((run.path / "costs").glob("*.safetensors"))
+        if files:
+            record = run.record()
+            return CostSteps(name, record.config, record.prepared.class_counts.train, files)
+    return None
+
+
+def _open_tensors(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="pt")
+    except SafetensorError as error:
+        raise RunError(f"{path} is damaged: {error}") from error

@@ -1,7 +1,7 @@
-"""Scores of test images, from which the page decides anew between rare and common classes.
+"""Logits of test images, which the page shifts towards rare or common classes.
 
-A shift ``s`` decides for ``argmax(logits - s * log_frequencies)``: at 0 as the model does, above
-it for rare classes.
+With a shift ``s`` the decision is ``argmax(logits - s * log_frequencies)``: 0 is the model as it
+is, a positive shift favours rare classes.
 """
 
 from typing import Any
@@ -10,57 +10,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cosen.report.packing import STEPS, pack, packed_size
-from cosen.report.run_data import Shown
+from cosen.report.run_data import ReportData
 
-MOST_SAMPLES = 10_000
+MAX_SAMPLES = 10_000
 
-ROOM = 1_500_000
-"""Characters that the scores may take in the page."""
+MAX_CHARACTERS = 1_500_000
+"""Of logits and targets in the page."""
 
-FARTHEST = 100.0
-"""How far below the largest logit of an image others are told apart."""
+MAX_DISTANCE = 100.0
+"""Logits farther below the largest one of an image are all packed as this far below it."""
 
 
-def tradeoff(shown: Shown) -> dict[str, Any] | None:
-    """The scores of the chosen method's first seed; None where too few fit for so many classes."""
-    run = shown.first
-    target, classes = run.target.numpy(), len(run.class_names)
-    most = most_samples(classes)
+def tradeoff(data: ReportData) -> dict[str, Any] | None:
+    """The logits of the chosen method's first seed; None if too few fit for so many classes."""
+    run = data.first
+    target, classes = run.target.numpy(), len(run.data.class_names)
+    most = max_samples(classes)
     if most < classes:
         return None
-    rows = sampled_rows(target, most)
-    counts = np.maximum(run.train_counts, 1)
-    many = len(shown.seeds) > 1
-    note = f"{shown.chosen.name}{f', seed {shown.seeds[0]}' * many}: "
-    if len(rows) == len(target):
-        note += f"all {len(target)} test images."
-    else:
-        note += (
-            f"{len(rows)} of {len(target)} test images, the same share of each class at even "
-            "distances, so figures may differ a little from those above."
+    rows = sample_rows(target, most)
+    counts = np.maximum(run.data.class_counts.train.numpy(), 1)
+    images = f"all {len(target)} test images."
+    if len(rows) < len(target):
+        images = (
+            f"a sample of {len(rows)} of the {len(target)} test images, with the same share of "
+            "each class. Results can differ slightly from those above."
         )
     return {
-        "seed": shown.seeds[0],
         "samples": len(rows),
         "target": pack(target[rows]),
         "logits": pack(packable(run.logits.double().numpy()[rows])),
         "log_frequencies": np.log(counts / counts.sum()).tolist(),
-        "note": note,
+        "note": f"{data.chosen.name}, seed {data.seeds[0]}: {images}",
     }
 
 
-def most_samples(classes: int) -> int:
-    """How many samples of so many logits, and a target, fit into the page."""
-    return min(MOST_SAMPLES, ROOM // packed_size(3 * (classes + 1)) * 3)
+def max_samples(classes: int) -> int:
+    """The number of samples that fit into the page, each with its logits and its target."""
+    return min(MAX_SAMPLES, MAX_CHARACTERS // packed_size(3 * (classes + 1)) * 3)
 
 
-def sampled_rows(target: NDArray[np.int64], most: int) -> NDArray[np.intp]:
-    """At most so many rows, the same share of each class at even distances; all if they fit.
-
-    Of each class there is at least one.
+def sample_rows(target: NDArray[np.int64], most: int) -> NDArray[np.intp]:
+    """Evenly spaced rows, the same share of each class and at least one; all rows if they fit.
 
     Example:
-        >>> sampled_rows(np.array([0, 0, 0, 0, 0, 0, 1, 1]), 6)
+        >>> sample_rows(np.array([0, 0, 0, 0, 0, 0, 1, 1]), 6)
         array([0, 2, 4, 6])
     """
     if len(target) <= most:
@@ -78,12 +72,12 @@ def sampled_rows(target: NDArray[np.int64], most: int) -> NDArray[np.intp]:
 
 
 def packable(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logits that decide as they did even when they are rounded to 16 bits.
+    """Shift logits so that their argmax stays the same after rounding to 16 bits.
 
-    The largest of each row, which becomes 0, keeps a distance of one step from the others.
+    The largest of each row becomes 0 and stays at least one step above the others.
     """
     top = logits.argmax(1, keepdims=True)
-    below = np.maximum(logits - np.take_along_axis(logits, top, 1), -FARTHEST)
+    below = np.maximum(logits - np.take_along_axis(logits, top, 1), -MAX_DISTANCE)
     step = -below.min(initial=0.0) / (STEPS - 1)
     apart: NDArray[np.float64] = np.minimum(below, -step)
     np.put_along_axis(apart, top, 0.0, 1)

@@ -1,153 +1,119 @@
-"""What a run says in one sentence, alone or against another. (A study has its own sentence.)"""
+"""The result of a report in a few fixed sentences, and its limits."""
 
-from torch import Tensor
+from collections.abc import Sequence
 
-from cosen.comparing.bootstrap import LEVEL, Change
-from cosen.comparing.leaderboard_table import Measure
-from cosen.costs import Objective, validation_error
-from cosen.report.provenance import settings_apart
-from cosen.report.run_data import Shown, Side
+from cosen.comparing.bootstrap import LEVEL
+from cosen.comparing.leaderboard_table import format_change, format_error
+from cosen.report.provenance import different_settings
+from cosen.report.run_data import MethodRuns, ReportData
 
-LONGEST_NAME = 40
+MAX_NAMES = 3
+"""Classes that a sentence names; the others are counted."""
+
+MAX_LENGTH = 40
 """Longer names of classes are cut in sentences."""
 
 
-def verdict(shown: Shown, objective: Objective) -> str:
-    """How good the run is, or what it makes better and worse than the other."""
-    return _alone(shown) if shown.baseline is None else _against(shown, shown.baseline, objective)
+def verdict(data: ReportData) -> str:
+    """The sentence of the study's choice, or the result of a run."""
+    if data.choice is not None:
+        return data.choice.sentence
+    return _alone(data) if data.baseline is None else _compared(data, data.baseline)
 
 
-def caveats(shown: Shown) -> list[str]:
-    """A sentence for each thing that the reader should know besides."""
-    found = []
-    if shown.baseline is not None and len(shown.seeds) == 1:
-        found.append("There is one seed: the interval does not cover how training itself varies.")
-    return found + _unequal(shown) + untested(shown)
-
-
-def _unequal(shown: Shown) -> list[str]:
-    """What the other run was set otherwise than this one, as a sentence."""
-    differing = settings_apart(shown)
-    if not differing:
-        return []
-    return [
-        f"They were not trained alike, and that may be the difference: the other had {differing}."
-    ]
-
-
-def untested(shown: Shown) -> list[str]:
-    """Which classes have no test image, as a sentence; nothing where all have some."""
-    counts = shown.chosen.confusion.sum(1).tolist()
-    names = [quoted(n) for n, count in zip(shown.class_names, counts, strict=True) if not count]
-    if not names:
-        return []
-    several = f" and {len(names) - 3} others" if len(names) > 3 else ""
-    return [f"There is no test image of {', '.join(names[:3])}{several}: recall is unknown there."]
+def caveats(data: ReportData, *, has_costs: bool, has_tradeoff: bool) -> list[str]:
+    """One sentence per limit of the result."""
+    classes = len(data.class_names)
+    found = [] if data.choice is None else list(data.choice.caveats)
+    if data.choice is not None and data.chosen.name != data.choice.method:
+        found.append(
+            f"The choice is the baseline. It is compared here with {data.chosen.name}, the best "
+            "other method on validation."
+        )
+    if data.choice is None and data.baseline is not None:
+        found.append(
+            "There is only one seed: the interval does not cover differences between trainings."
+        )
+        if different := different_settings(data):
+            found.append(
+                f"{data.baseline.name} has other settings, which may cause the difference: "
+                f"{different}."
+            )
+    tested = data.chosen.confusion.sum(1).tolist()
+    if untested := [
+        quoted(name) for name, count in zip(data.class_names, tested, strict=True) if not count
+    ]:
+        found.append(f"No test images, so no recall: {_list(untested)}.")
+    if data.costs is not None and not has_costs:
+        found.append(f"The cost matrices of {classes} classes are too large for the page.")
+    if not has_tradeoff:
+        found.append(f"The trade-off of {classes} classes is too large for the page.")
+    return found
 
 
 def quoted(name: str) -> str:
-    r"""The name of a class as it stands in a sentence.
+    r"""The name of a class on one line, in quotes, cut if it is long.
 
     Example:
         >>> print(quoted("golden\n retriever"))
         'golden retriever'
     """
-    plain = " ".join(name.split())
-    return f"'{plain if len(plain) <= LONGEST_NAME else plain[: LONGEST_NAME - 1] + '…'}'"
+    line = " ".join(name.split())
+    return f"'{line if len(line) <= MAX_LENGTH else line[: MAX_LENGTH - 1] + '…'}'"
 
 
-# A run alone
-
-
-def _alone(shown: Shown) -> str:
-    run, confusion = shown.first, shown.chosen.confusion
-    total, right = int(confusion.sum()), int(confusion.diagonal().sum())
-    rare = run.metrics["rare_recall"]
-    of_rare = "" if rare is None else f" and {_per_cent(rare)} of the rarest third"
-    told = (
-        f"{shown.chosen.name} finds {_per_cent(run.metrics['mean_recall'])} of a class on average"
-        f"{of_rare} (overall accuracy {_per_cent(right / total)} on {total} test images)"
-    )
-    if right == total:
-        return f"{told}: not one is wrong."
-    return f"{told}; {_worst_class(shown, confusion)}."
-
-
-def _worst_class(shown: Shown, confusion: Tensor) -> str:
-    """The class of the least recall, of equals the rarest, and what it is taken for."""
-    counts = confusion.sum(1)
-    tested = [label for label, count in enumerate(counts.tolist()) if count]
+def _alone(data: ReportData) -> str:
+    confusion = data.chosen.confusion
+    correct, counts = confusion.diagonal().tolist(), confusion.sum(1).tolist()
     worst = min(
-        tested,
-        key=lambda label: (
-            float(confusion[label, label] / counts[label]),
-            shown.train_counts[label],
-        ),
+        (label for label, count in enumerate(counts) if count),
+        key=lambda label: (correct[label] / counts[label], data.class_counts[label]),
     )
-    row = confusion[worst].clone()
-    found, of = int(row[worst]), int(row.sum())
-    row[worst] = 0
-    other = int(row.argmax())
-    names = [quoted(name) for name in shown.class_names]
+    name, value = _objective(data, data.chosen)
+    sentence = f"{name} is {value} with {data.chosen.name} on {sum(counts)} test images."
+    if sum(correct) == sum(counts):
+        return f"{sentence} All are correct."
+    mistakes = confusion[worst].clone()
+    mistakes[worst] = 0
     return (
-        f"the worst is {names[worst]}, of which it finds {found} of {of} and takes "
-        f"{int(row[other])} for {names[other]}"
+        f"{sentence} Lowest recall: {quoted(data.class_names[worst])}, {correct[worst]} of "
+        f"{counts[worst]} correct, {int(mistakes.max())} predicted as "
+        f"{quoted(data.class_names[int(mistakes.argmax())])}."
     )
 
 
-# Against another run
-
-
-def _against(shown: Shown, baseline: Side, objective: Objective) -> str:
-    gains = (shown.chosen.confusion.diagonal() - baseline.confusion.diagonal()).tolist()
-    change, measure = shown.change(objective), Measure.of(objective)
-    mean, low, high = measure.change(change)
-    error, other = (
-        validation_error(side.confusion, objective) for side in (shown.chosen, baseline)
-    )
-    unit = "" if measure.largest_cost is not None else " %"
-    what = measure.name if measure.largest_cost is None else "the mean cost"
+def _compared(data: ReportData, baseline: MethodRuns) -> str:
+    change = data.change(baseline)
+    mean, low, high = format_change(change, data.objective.largest_cost)
+    outcome = "better beyond noise" if change.mean > 0 else "worse beyond noise"
+    gains = (data.chosen.confusion.diagonal() - baseline.confusion.diagonal()).tolist()
+    by_size = sorted(range(len(gains)), key=lambda label: -abs(gains[label]))
+    named = [f"{quoted(data.class_names[label])} ({gains[label]:+d})" for label in by_size]
+    more = [name for name, label in zip(named, by_size, strict=True) if gains[label] > 0]
+    fewer = [name for name, label in zip(named, by_size, strict=True) if gains[label] < 0]
+    name, value = _objective(data, data.chosen)
     return (
-        f"Against {baseline.name}, {shown.chosen.name} {_better_and_worse(shown, gains)}; {what} "
-        f"is {measure.value(error)}{unit} against {measure.value(other)}{unit} ({mean}, "
-        f"{100 * LEVEL:.0f} % interval {low} to {high}), {_judged(change)}."
+        f"{name} is {value} with {data.chosen.name} and {_objective(data, baseline)[1]} with "
+        f"{baseline.name} ({mean}, {100 * LEVEL:.0f} % interval {low} to {high}): "
+        f"{'within noise' if change.within_noise else outcome}. Classes with more correct test "
+        f"images: {_list(more)}. Classes with fewer: {_list(fewer)}."
     )
 
 
-def _better_and_worse(shown: Shown, gains: list[int]) -> str:
-    better, worse = [g for g in gains if g > 0], [g for g in gains if g < 0]
-    if not better and not worse:
-        return "gets no class better or worse"
-    told = [
-        _counted(shown, group, word, gains.index(most))
-        for word, group, most in (("better", better, max(gains)), ("worse", worse, min(gains)))
-    ]
-    return f"gets {' and '.join(told)}"
+def _objective(data: ReportData, method: MethodRuns) -> tuple[str, str]:
+    """The name and the value of the objective, such as "Mean class recall" and "91.2 %"."""
+    value = format_error(data.error(method), data.objective.largest_cost)
+    if data.objective.largest_cost is not None:
+        return "Mean cost", value
+    return data.objective.label.capitalize(), f"{value} %"
 
 
-def _counted(shown: Shown, group: list[int], word: str, most: int) -> str:
-    """How many classes changed for the better or the worse, by how much, and which most.
+def _list(names: Sequence[str]) -> str:
+    """At most three names and the number of the others.
 
-    Args:
-        shown: The runs.
-        group: The test images by which each changed.
-        word: For the better or the worse.
-        most: The class that changed most.
+    Example:
+        >>> _list(["a", "b", "c", "d", "e"]), _list([])
+        ('a, b, c and 2 more', 'none')
     """
-    if not group:
-        return f"no class {word}"
-    classes = f"{len(group)} class{'es' * (len(group) > 1)} {word}"
-    name, farthest = quoted(shown.class_names[most]), max(group, key=abs)
-    if len(group) == 1:
-        return f"{classes} ({name}, {farthest:+d} test image{'s' * (abs(farthest) > 1)})"
-    return f"{classes} ({sum(group):+d} test images in all, {farthest:+d} of {name})"
-
-
-def _judged(change: Change) -> str:
-    if change.within_noise:
-        return "which is within noise"
-    return f"which is {'better' if change.mean > 0 else 'worse'} beyond noise"
-
-
-def _per_cent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    others = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + others if names else "none"

@@ -1,7 +1,9 @@
-"""The estimator: options, the visible training loop, predictions."""
+"""The estimator: options, training with the shared loop, predictions."""
 
 import math
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -10,13 +12,13 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import AdamW
-from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from cosen import functional as F
 from cosen.costs import (
     LOSSES,
+    OVERALL,
     Acceptance,
     AdaptiveCosts,
     CostLearner,
@@ -24,73 +26,94 @@ from cosen.costs import (
     LossName,
     Objective,
 )
+from cosen.data.batches import FeatureBatches
 from cosen.errors import InputError
+from cosen.functional import Reduction
 from cosen.functional.checks import check_not_negative, check_positive
-from cosen.networks.checks import check_counts
-from cosen.networks.head import Head
-from cosen.networks.output import Network
-from cosen.networks.small_cnn import SmallCNN
-from cosen.sklearn.given_costs import class_weights, cost_matrix, numbers
-from cosen.sklearn.global_state import draw_seed, few_threads, seeded
-from cosen.sklearn.inputs import Array, channels_last, check_finite, encode_labels, hold_out
-from cosen.sklearn.steps import batch_loss, epoch_loss, evaluate
+from cosen.losses import CostSensitiveLoss
+from cosen.networks.network import Network, Outputs, check_counts
+from cosen.networks.small import Head, SmallCNN
+from cosen.sklearn.inputs import (
+    Array,
+    as_matrix,
+    channels_last,
+    check_finite,
+    check_sample_weight,
+    class_weights,
+    cost_matrix,
+    draw_seed,
+    encode_labels,
+    hold_out,
+)
+from cosen.training.loop import Callbacks, Diverged, Loop, LoopSettings, seeded
+from cosen.training.records import EpochRecord
 
 COSTS = ("adaptive", "learned", "H")
 LEARNED = COSTS[:2]
 NETWORKS = ("auto", "head", "small-cnn")
 
+EVALUATED_AT_ONCE = 1024
+
+SHARED_WORK = 2**25
+"""Multiplications of a layer from which several threads are faster than one."""
+
 
 class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A network with one hidden layer, or a small convolutional one, trained with costs.
+    """A network with one hidden layer, or a small convolutional network, trained with costs.
 
-    Features ``(n, d)`` are standardised and go to a hidden layer with ReLU; images ``(n, h, w)``,
+    Features ``(n, d)`` are standardised and go to a hidden layer with ReLU. Images ``(n, h, w)``,
     ``(n, h, w, c)`` or ``(n, c, h, w)`` with one or three channels are standardised by channel and
-    go to :class:`~cosen.networks.small_cnn.SmallCNN`. Training is AdamW with the learning rate
-    falling to zero along a cosine. Costs matter in training only.
+    go to :class:`~cosen.networks.small.SmallCNN`. It trains with AdamW and a learning rate that
+    decreases to zero along a cosine. Costs are used in training only.
 
     Args:
-        costs: ``"adaptive"``, learned by :class:`~cosen.AdaptiveCosts` on samples held out of the
-            training set; ``"learned"`` as the paper does, by :class:`~cosen.CostLearner`, which is
-            also what ``"adaptive"`` is in the other losses; ``"H"`` for fixed costs from the class
-            frequencies; None for plain training; a matrix ξ, shape ``(C, C)``, in (0, 1], in the
-            order of ``classes_``, row = true class, or a frame with their names; or
-            ``{class: weight}``, which multiplies the loss of a class (1 where not given).
+        costs: One of
+
+            - ``"adaptive"``: learned by :class:`~cosen.AdaptiveCosts` on held-out samples. With
+              another loss than cross-entropy it is the same as ``"learned"``.
+            - ``"learned"``: learned by :class:`~cosen.CostLearner`, as in the paper.
+            - ``"H"``: fixed costs from the class frequencies.
+            - None: plain training.
+            - A matrix ξ, shape ``(C, C)``, in (0, 1], in the order of ``classes_``, row = true
+              class, or a data frame with the names of the classes.
+            - ``{class: weight}``: factors for the loss of classes, 1 by default.
         loss: ``"cross_entropy"``, ``"hinge"`` or ``"mse"``.
-        network: ``"auto"`` by the shape of X, ``"head"`` (images are flattened), ``"small-cnn"``.
-        hidden: Units of the hidden layer; the small CNN has its own widths.
+        network: ``"auto"`` depends on the shape of X, ``"head"`` flattens images, ``"small-cnn"``.
+        hidden: Units of the hidden layer. The small CNN has fixed widths.
         epochs: Passes over the training set.
-        batch_size: The most samples in a batch; the batches of a pass are of equal size.
-        lr: The learning rate at the start.
-        weight_decay: AdamW's.
-        validation_fraction: The share of each class that learned costs are judged on: at least two
-            samples of a class of four or more, one of three, none of a smaller one. Where that
-            leaves none at all, they are judged on the training set.
-        objective: What learned costs are judged by: ``"balanced"`` (each class counts the same),
-            ``"overall"``, or an expert's misclassification costs, shape ``(C, C)``.
-        cost_lr: This and the next five are options of :class:`~cosen.CostLearner`, with its
-            defaults, and matter with ``"learned"``: γ_ξ.
+        batch_size: The largest number of samples in a batch; batches have about the same size.
+        lr: Learning rate at the start.
+        weight_decay: Weight decay of AdamW.
+        validation_fraction: The share of each class on which learned costs are validated: at least
+            two samples of a class with four or more, one of three, none of a smaller class. If
+            that is none at all, they are validated on the training set.
+        objective: What learned costs optimise: ``"balanced"`` (each class counts the same),
+            ``"overall"`` (each sample counts the same), or misclassification costs ξ′, shape
+            ``(C, C)``.
+        cost_lr: γ_ξ. This and the next five are options of :class:`~cosen.CostLearner` for
+            ``"learned"``, with the same defaults.
         acceptance: ``"shrink"``, ``"revert"`` or ``"always"``.
         confusion_mean: μ₂.
-        confusion_std: σ₂; infinite leaves the errors out.
+        confusion_std: σ₂; infinite ignores the validation errors.
         separability_mean: μ₁.
-        separability_std: σ₁; infinite leaves the separability out.
+        separability_std: σ₁; infinite ignores the separability.
         device: Where to train.
         random_state: A number or a ``RandomState`` makes the fit repeatable. With None each fit
-            differs; NumPy's and torch's global random states are neither used nor changed.
-        verbose: Print a line an epoch.
+            differs. The global random states of NumPy and torch are neither used nor changed.
+        verbose: Print a line per epoch.
 
     Attributes:
         classes_: The labels, shape ``(C,)``.
         costs_: ξ at the end of training, shape ``(C, C)``; all ones with None and class weights.
         class_weight_: The factor for the loss of each class, shape ``(C,)``.
-        n_features_in_: Features of a sample; of images, the length of their first axis.
-        feature_names_in_: Where X had names.
+        n_features_in_: Number of features; for images the length of their first axis.
+        feature_names_in_: The names of the features, if X had names.
         input_shape_: The shape of one sample.
         network_: The trained network.
-        scaler_: The ``StandardScaler`` of the features or of the channels.
+        scaler_: The ``StandardScaler`` of the features or channels.
         loss_curve_: The mean training loss of each epoch.
-        validation_errors_: E_val of each epoch where costs are learned, else empty.
-        n_iter_: Epochs done.
+        validation_errors_: E_val of each epoch if costs are learned, else empty.
+        n_iter_: Number of epochs.
 
     Example:
         >>> from sklearn.datasets import make_classification
@@ -144,74 +167,100 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on samples X and their labels y, shape ``(n,)``, of any type."""
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Train.
+
+        Args:
+            X: Samples.
+            y: Labels of any type, shape ``(n,)``.
+            sample_weight: The weight of each sample in the loss, shape ``(n,)``. Samples with
+                weight 0 are ignored. Class frequencies and validation count samples, not weights.
+        """
         array, labels = validate_data(self, X, y, allow_nd=True, ensure_all_finite=False)
-        self.classes_, places = encode_labels(labels)
+        weight: Array | None = None
+        if sample_weight is not None:
+            weight = check_sample_weight(sample_weight, len(array))
+            array, labels, weight = array[weight > 0], labels[weight > 0], weight[weight > 0]
+            if (weight == weight[0]).all():
+                weight = None
+        self.classes_, encoded = encode_labels(labels)
         self._check_options()
         check_finite(array, labels=labels, names=getattr(self, "feature_names_in_", None))
         self.input_shape_ = array.shape[1:]
         is_flat = len(self.input_shape_) == 1
         self._is_head = self.network == "head" or (self.network == "auto" and is_flat)
+        class_weight = self.costs if isinstance(self.costs, Mapping) else {}
+        self.class_weight_ = class_weights(class_weight, self.classes_.tolist())
+        if class_weight:
+            weight = self.class_weight_[encoded] * (1 if weight is None else weight)
+        loop = self._make_loop(array, encoded, weight)
+        try:
+            with few_threads(self._multiplications()):
+                loop.fit()
+        except Diverged as error:
+            raise InputError("the training of CosenClassifier diverged: use a lower lr") from error
+        self.loss_curve_ = [record.train_loss for record in loop.history]
+        self.validation_errors_ = [
+            record.val_error for record in loop.history if record.val_error is not None
+        ]
+        self.n_iter_ = len(loop.history)
+        assert isinstance(loop.loss.costs, Tensor)
+        self.costs_ = loop.loss.costs.cpu().numpy()
+        network = loop.network.eval()
+        # float64: the result for a row does not depend on the rows next to it
+        self.network_ = network.cpu().double() if self._is_head else network
+        return self
+
+    def _make_loop(self, array: Array, encoded: Array, weight: Array | None) -> Loop:
+        """Make the training loop for samples, their classes and their weights."""
         seed = draw_seed(self.random_state)
         order = torch.Generator().manual_seed(seed)
         inputs = self._inputs(array, fit=True).to(self.device, torch.float32)
-        target = torch.from_numpy(places).to(self.device)
-        train, val = (rows.to(self.device) for rows in self._split(places, order))
+        target = torch.from_numpy(encoded).to(self.device)
+        train, val = (rows.to(self.device) for rows in self._split(encoded, order))
         counts = torch.bincount(target[train], minlength=len(self.classes_)).cpu()
-        learner = self._make_learner(counts)
-        costs = self._fixed_costs(counts).to(self.device) if learner is None else learner.costs
-        weights = self.costs if isinstance(self.costs, Mapping) else {}
-        self.class_weight_ = class_weights(weights, self.classes_.tolist())
-        weight = torch.from_numpy(self.class_weight_).to(self.device)
-        network = seeded(seed, self._make_network).to(self.device).train()
-        optimizer = AdamW(
-            network.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=True
+        loss = self._make_loss(counts, reduction="mean" if weight is None else "none")
+        with seeded(seed):
+            network = self._make_network().to(self.device)
+        weights = None if weight is None else torch.from_numpy(weight).to(self.device)[train]
+        steps = math.ceil(len(train) / self.batch_size)
+        batches = FeatureBatches(
+            inputs,
+            target[train],
+            rows=train,
+            batch_size=math.ceil(len(train) / steps),
+            sample_weight=weights,
+            order=order,
+            device=self.device,
         )
-        schedule = CosineAnnealingLR(optimizer, self.epochs)
-
-        self.loss_curve_: list[float] = []
-        self.validation_errors_: list[float] = []
-        with few_threads(network, self.batch_size):
-            for _ in range(self.epochs):
-                losses = []
-                shuffled = train[torch.randperm(len(train), generator=order).to(train.device)]
-                for rows in shuffled.tensor_split(math.ceil(len(train) / self.batch_size)):
-                    batch, true = inputs.index_select(0, rows), target.index_select(0, rows)
-                    loss = batch_loss(self.loss, network(batch).logits, true, costs, weight)
-                    optimizer.zero_grad()
-                    loss.backward()  # type: ignore[no-untyped-call]
-                    optimizer.step()
-                    losses.append(loss.detach())
-                schedule.step()
-                self.loss_curve_.append(epoch_loss(losses))
-                if learner is not None:
-                    output = evaluate(network, inputs[val])
-                    step = learner.step(output.logits, target[val], output.features)
-                    self.validation_errors_.append(step.val_error)
-                if self.verbose:
-                    self._tell_epoch()
-        self.n_iter_ = len(self.loss_curve_)
-        self.costs_ = costs.cpu().numpy()
-        # float64: what a row is given does not depend on the rows beside it
-        self.network_ = network.eval().cpu().double() if self._is_head else network.eval()
-        return self
+        val_samples = inputs[val], target[val]
+        return Loop(
+            network,
+            loss,
+            AdamW(network.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=True),
+            LoopSettings(epochs=self.epochs, lr=self.lr),
+            batches=lambda: batches,
+            validate=(lambda evaluated: evaluate(evaluated, *val_samples)) if len(val) else None,
+            objective=loss.objective if isinstance(loss, LearnedCosts) else OVERALL,
+            class_counts=counts,
+            callbacks=Callbacks(epoch=self._print_epoch) if self.verbose else None,
+        )
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """The logits, shape ``(n, C)``; of two classes the second's less the first's, ``(n,)``."""
+        """Return the logits, shape ``(n, C)``; for two classes their difference, shape ``(n,)``."""
         logits = self._logits(X).numpy()
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """The softmax of the logits, shape ``(n, C)``, in the order of ``classes_``."""
+        """Return the softmax of the logits, shape ``(n, C)``, in the order of ``classes_``."""
         return self._logits(X).softmax(1).numpy()
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """The log of :meth:`predict_proba`, shape ``(n, C)``, finite where that rounds to 0."""
+        """Return the log of :meth:`predict_proba`, shape ``(n, C)``; finite even if that is 0."""
         return self._logits(X).log_softmax(1).numpy()
 
     def predict(self, X: ArrayLike) -> Array:
-        """The label with the largest logit, shape ``(n,)``."""
+        """Return the label with the largest logit, shape ``(n,)``."""
         places = self._logits(X).argmax(1).numpy()
         predicted: Array = self.classes_[places]
         return predicted
@@ -220,19 +269,19 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         self._check_shape(getattr(X, "shape", ()))
         array = validate_data(self, X, reset=False, allow_nd=True, ensure_all_finite=False)
-        self._check_shape(array.shape)  # lists have one only now
+        self._check_shape(array.shape)  # a list has a shape only now
         check_finite(array, names=getattr(self, "feature_names_in_", None))
         weight = next(self.network_.parameters())
         inputs = self._inputs(array).to(weight.device, weight.dtype)
-        return evaluate(self.network_, inputs).logits.cpu().double()
+        return evaluate(self.network_, inputs, torch.zeros(len(inputs))).logits.cpu().double()
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
-        """Images must be of the size of those before; scikit-learn itself counts features."""
+        """Raise an error for images of another size; scikit-learn itself checks features."""
         has_images = max(len(shape) - 1, len(self.input_shape_)) > 1
         if len(shape) > 1 and has_images and tuple(shape[1:]) != self.input_shape_:
             raise InputError(
                 f"CosenClassifier was fitted with samples of the shape {self.input_shape_}, "
-                f"but X has samples of {tuple(shape[1:])}"
+                f"but X has samples of the shape {tuple(shape[1:])}"
             )
 
     def _make_network(self) -> Network:
@@ -242,7 +291,7 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return SmallCNN(len(self.classes_), channels=self.scaler_.n_features_in_)
 
     def _inputs(self, X: Array, *, fit: bool = False) -> Tensor:
-        """What the network takes, standardised: ``(n, d)`` or ``(n, c, h, w)``."""
+        """Return the standardised inputs of the network: ``(n, d)`` or ``(n, c, h, w)``."""
         samples = X.reshape(len(X), -1) if self._is_head else channels_last(X).astype(np.float32)
         columns = samples.reshape(-1, samples.shape[-1])  # (n, d) or (n * h * w, c)
         if fit:
@@ -250,22 +299,29 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs = torch.from_numpy(self.scaler_.transform(columns)).reshape(samples.shape)
         return inputs if self._is_head else inputs.permute(0, 3, 1, 2)
 
-    def _split(self, places: Array, order: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Rows to train on and rows to judge learned costs on."""
-        rows = torch.arange(len(places))
+    def _split(self, encoded: Array, order: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return rows to train on and rows to validate learned costs on."""
+        rows = torch.arange(len(encoded))
         if not self._are_learned():
             return rows, rows[:0]
-        held_out = hold_out(places, share=self.validation_fraction, order=order)
+        held_out = hold_out(encoded, share=self.validation_fraction, order=order)
         return rows[~held_out], rows[held_out] if held_out.any() else rows
 
-    def _make_learner(self, counts: Tensor) -> LearnedCosts | None:
+    def _make_loss(
+        self, counts: Tensor, *, reduction: Reduction
+    ) -> CostSensitiveLoss | LearnedCosts:
+        loss: CostSensitiveLoss | LearnedCosts
         if not self._are_learned():
-            return None
-        if self._costs_are("adaptive") and self.loss == "cross_entropy":
-            return AdaptiveCosts(counts, objective=self._objective()).to(self.device)
-        return self._papers_learner(counts, self._objective()).to(self.device)
+            loss = LOSSES[self.loss](self._fixed_costs(counts), reduction=reduction)
+        elif self._costs_are("adaptive") and self.loss == "cross_entropy":
+            loss = AdaptiveCosts(counts, objective=self._objective(), reduction=reduction)
+        else:
+            loss = self._cost_learner(counts, self._objective(), reduction=reduction)
+        return loss.to(self.device)
 
-    def _papers_learner(self, counts: Tensor, objective: Objective) -> CostLearner:
+    def _cost_learner(
+        self, counts: Tensor, objective: Objective, *, reduction: Reduction = "mean"
+    ) -> CostLearner:
         return CostLearner(
             counts,
             loss=self.loss,
@@ -276,6 +332,7 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             confusion_std=self.confusion_std,
             separability_mean=self.separability_mean,
             separability_std=self.separability_std,
+            reduction=reduction,
         )
 
     def _fixed_costs(self, counts: Tensor) -> Tensor:
@@ -293,8 +350,8 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _objective(self) -> Objective:
         if isinstance(self.objective, str):
-            return self.objective  # type: ignore[return-value]  # the learner refuses others
-        return numbers("objective", self.objective, self.classes_.tolist())
+            return Objective.of(self.objective)
+        return Objective.of(as_matrix(self.objective, self.classes_.tolist(), name="objective"))
 
     def _check_options(self) -> None:
         for name, value, choices in (
@@ -316,15 +373,60 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(
                 f"validation_fraction must lie between 0 and 1, but is {self.validation_fraction}"
             )
-        self._papers_learner(torch.ones(2), "overall")  # refuses bad values, used or not
+        self._cost_learner(torch.ones(2), OVERALL)  # raises for bad values, used or not
 
-    def _tell_epoch(self) -> None:
-        line = f"epoch {len(self.loss_curve_)} of {self.epochs}: loss {self.loss_curve_[-1]:.4f}"
-        if self.validation_errors_:
-            line += f", validation error {self.validation_errors_[-1]:.4f}"
+    def _print_epoch(self, record: EpochRecord) -> None:
+        line = f"epoch {record.epoch} of {self.epochs}: loss {record.train_loss:.4f}"
+        if record.val_error is not None:
+            line += f", validation error {record.val_error:.4f}"
         print(line)
+
+    def _multiplications(self) -> int:
+        """Estimate the work of a step; images always use several threads."""
+        if not self._is_head:
+            return SHARED_WORK
+        return self.batch_size * self.hidden * (int(np.prod(self.input_shape_)) + 1)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
+
+
+@torch.no_grad()
+def evaluate(network: nn.Module, inputs: Tensor, target: Tensor) -> Outputs:
+    """Return the outputs for all samples."""
+    network.eval()
+    parts = [network(part) for part in torch.split(inputs, EVALUATED_AT_ONCE)]
+    return Outputs(
+        torch.cat([part.logits for part in parts]),
+        torch.cat([part.features for part in parts]),
+        target,
+    )
+
+
+_lock = threading.Lock()
+_threads, _fits = 1, 0
+
+
+@contextmanager
+def few_threads(multiplications: int) -> Iterator[None]:
+    """Use one thread if a step is little work, and restore the number of threads afterwards.
+
+    On busy cores, threads that wait for one another in every step can take ten times as long.
+    """
+    global _threads, _fits
+    if multiplications >= SHARED_WORK:
+        yield
+        return
+    with _lock:
+        if _fits == 0:  # other fits may run at the same time, in threads
+            _threads = torch.get_num_threads()
+        _fits += 1
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _lock:
+            _fits -= 1
+            torch.set_num_threads(_threads)

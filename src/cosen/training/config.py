@@ -1,11 +1,14 @@
-"""The configuration of a run: from flags, from a TOML file, or from code."""
+"""The settings of a run: from command-line options, a TOML file, or keywords."""
 
-import math
 import tomllib
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from functools import wraps
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
 from cosen.data.splits import VALIDATION_SHARE
 from cosen.errors import InputError, choices_hint
@@ -14,187 +17,181 @@ TABLES = ("options", "network_options")
 """Settings that hold settings of their own: ``options.cost_lr``, or a table in TOML."""
 
 
-@dataclass(frozen=True)
+def _number(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+def _names(value: Any) -> Any:
+    return tuple(value.split(",")) if isinstance(value, str) else value
+
+
+def _objective(value: Any) -> Any:
+    if value in ("overall", "balanced") or str(value).lower().endswith(".csv"):
+        return str(value)
+    raise ValueError("must be overall, balanced or a CSV of misclassification costs")
+
+
+Whole = Annotated[int, BeforeValidator(_number)]
+Real = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class TrainConfig:
-    """Everything that decides what a run gives.
+    """All settings that decide the result of a run.
 
     Attributes:
-        data: A folder, a CSV, or a dataset's name.
-        data_root: Where named datasets are.
-        exclude: Classes to leave out.
-        skip_broken: Leave out images that do not decode.
-        split: ``auto`` (official, with a fifth of the training part where there is no test
-            part; else ``fraction:0.8``), ``official``, ``fraction:0.6``,
-            ``count:30``, ``count:30/50`` (training / most testing), ``fold:1/3``, or
-            ``fold:seed/3``, where seeds walk through the folds.
-        imbalance: What to leave of the training set, such as ``odd:0.1``.
+        data: A folder, a CSV, or the name of a dataset.
+        data_root: The folder of named datasets.
+        exclude: Classes to exclude.
+        skip_broken: Skip images that cannot be decoded.
+        split: ``auto`` (official splits if the data has them, else ``fraction:0.8``),
+            ``official``, ``fraction:0.6``, ``count:30``, ``count:30/50`` (training images / at
+            most so many test images), ``fold:1/3``, or ``fold:seed/3`` (the seed selects the fold).
+        imbalance: Which part of the training set to keep, such as ``odd:0.1``.
         validation: The share of the training set held out for validation.
-        seed: Fixes the split, the weights and the order.
-        method: How to train.
+        seed: Fixes the split, the initial weights and the order of images.
+        method: The name of a method.
         options: Options of the method, such as ``cost_lr``.
-        objective: What validation measures: ``balanced``, where each class counts the same, or
-            ``overall``, where each image does.
-        expert: A CSV of misclassification costs that validation measures instead.
-        network: ``auto``, or a network's name.
-        network_options: Options of the network, such as the paper's ``reading``.
-        weights: A file of pre-trained weights, or ``vgg16`` to download it.
-        freeze: The layer up to which weights stay as they are.
-        size: Pixels of a side; 0 takes the network's usual one.
+        objective: What validation measures: ``balanced`` (each class counts the same),
+            ``overall`` (each image counts the same), or a CSV of misclassification costs.
+        network: ``auto``, or the name of a network.
+        network_options: Options of the network, such as ``reading`` of the paper's network.
+        weights: A file of pretrained weights, or ``vgg16`` to download them.
+        freeze: The layer up to which weights are frozen.
+        size: Image size in pixels; 0 uses the default of the network.
         augment: Augmentations.
         epochs: Passes over the training set.
-        batch_size: Images in a batch, over all processes.
-        accumulate: Batches whose gradients are added up before a step.
+        batch_size: Images per batch, over all processes.
+        accumulate: Batches whose gradients are summed before a step.
         optimizer: ``sgd`` or ``adamw``.
-        lr: The learning rate γ_θ.
-        momentum: Of SGD.
-        weight_decay: Of either optimizer.
+        lr: Learning rate γ_θ.
+        momentum: Momentum of SGD.
+        weight_decay: Weight decay of either optimizer.
         schedule: ``cosine``, ``step`` (a tenth at half and at three quarters) or ``constant``.
-        clip: The largest norm of a gradient; 0 does not clip.
-        ema: The decay of an average of the weights, such as 0.999; 0 keeps none.
-        patience: Epochs without a lower validation error before it stops; 0 goes to the end.
+        clip: Largest gradient norm; 0 does not clip.
+        ema: Decay of an average of the weights, such as 0.999; 0 keeps no average.
+        patience: Epochs without a lower validation error before training stops; 0 never stops.
         precision: ``auto``, ``float32`` or ``bfloat16``.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        devices: Processes, one for each device.
+        devices: Number of processes, one per device.
     """
 
     data: str = "digits"
     data_root: str | None = None
-    exclude: tuple[str, ...] = ()
+    exclude: Names = ()
     skip_broken: bool = False
     split: str = "auto"
     imbalance: str | None = None
-    validation: float = VALIDATION_SHARE
-    seed: int = 0
+    validation: Annotated[Real, Field(ge=0, lt=1)] = VALIDATION_SHARE
+    seed: Annotated[Whole, Field(ge=0, lt=2**32)] = 0
     method: str = "cosen"
-    options: dict[str, Any] = field(default_factory=dict)
-    objective: Literal["overall", "balanced"] = "balanced"
-    expert: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+    objective: Annotated[str, BeforeValidator(_objective)] = "balanced"
     network: str = "auto"
-    network_options: dict[str, Any] = field(default_factory=dict)
+    network_options: dict[str, Any] = Field(default_factory=dict)
     weights: str | None = None
     freeze: str | None = None
-    size: int = 0
-    augment: tuple[str, ...] = ()
-    epochs: int = 30
-    batch_size: int = 64
-    accumulate: int = 1
+    size: Annotated[Whole, Field(ge=0)] = 0
+    augment: Names = ()
+    epochs: Annotated[Whole, Field(ge=1)] = 30
+    batch_size: Annotated[Whole, Field(ge=1)] = 64
+    accumulate: Annotated[Whole, Field(ge=1)] = 1
     optimizer: Literal["sgd", "adamw"] = "sgd"
-    lr: float = 0.05
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
+    lr: Annotated[Real, Field(ge=0)] = 0.05
+    momentum: Annotated[Real, Field(ge=0, lt=1)] = 0.9
+    weight_decay: Annotated[Real, Field(ge=0)] = 5e-4
     schedule: Literal["cosine", "step", "constant"] = "cosine"
-    clip: float = 0.0
-    ema: float = 0.0
-    patience: int = 0
+    clip: Annotated[Real, Field(ge=0)] = 0.0
+    ema: Annotated[Real, Field(ge=0, lt=1)] = 0.0
+    patience: Annotated[Whole, Field(ge=0)] = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    devices: int = 1
-
-    def __post_init__(self) -> None:
-        for name, least in (
-            ("epochs", 1),
-            ("batch_size", 1),
-            ("accumulate", 1),
-            ("devices", 1),
-            ("size", 0),
-            ("patience", 0),
-            ("lr", 0),
-            ("clip", 0),
-            ("weight_decay", 0),
-        ):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be at least {least}, but is {getattr(self, name)}")
-        for name in ("ema", "momentum", "validation"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} must lie in [0, 1), but is {getattr(self, name)}")
-        for name in ("lr", "weight_decay", "clip"):
-            if not math.isfinite(getattr(self, name)):
-                raise InputError(f"{name} must be a finite number, but is {getattr(self, name)}")
-        if not 0 <= self.seed < 2**32:
-            raise InputError(f"seed must lie in 0..{2**32 - 1}, but is {self.seed}")
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+    devices: Annotated[Whole, Field(ge=1)] = 1
 
 
-def make_config(values: dict[str, Any], *, base: TrainConfig | None = None) -> TrainConfig:
-    """A configuration with these values in place of the defaults (or of another's).
+_init = TrainConfig.__init__
 
-    Texts are converted to what a field holds, so that they may come from a command line. An
-    unknown name is refused, with the nearest.
+
+@wraps(_init)
+def _init_with_plain_errors(self: TrainConfig, *args: Any, **values: Any) -> None:
+    try:
+        _init(self, *args, **values)
+    except ValidationError as error:
+        raise InputError(explain(error)) from None
+
+
+TrainConfig.__init__ = _init_with_plain_errors  # type: ignore[method-assign]
+
+
+def make_config(values: Mapping[str, Any], *, base: TrainConfig | None = None) -> TrainConfig:
+    """Return a configuration with these values instead of the defaults (or those of ``base``).
+
+    Texts are converted to the type of the setting, so they may come from a command line. An
+    unknown name raises an error that suggests the closest one.
 
     Example:
         >>> make_config({"epochs": "5", "options.cost_lr": "0.2"}).options
         {'cost_lr': 0.2}
+        >>> make_config({"method": "cosen(margin=4)"}).options
+        {'margin': 4}
     """
-    kinds = get_type_hints(TrainConfig)
-    known = [entry.name for entry in fields(TrainConfig)]
+    from cosen.methods import parse_method, plain_value  # slow to import
+
     config = base or TrainConfig()
-    converted: dict[str, Any] = {}
-    tables: dict[str, Any] = {name: dict(getattr(config, name)) for name in TABLES}
+    known = [field.name for field in fields(TrainConfig)]
+    changes: dict[str, Any] = {name: dict(getattr(config, name)) for name in TABLES}
     for name, value in values.items():
         table, _, key = name.partition(".")
         if table in TABLES and key:
-            tables[table][key] = plain_value(value)
+            changes[table][key] = plain_value(value)
         elif table in TABLES and isinstance(value, dict):
-            tables[table].update({key: plain_value(entry) for key, entry in value.items()})
+            changes[table].update({key: plain_value(entry) for key, entry in value.items()})
+        elif name == "method" and isinstance(value, str):
+            changes["method"], options = parse_method(value)
+            changes["options"].update(options)
         elif name not in known:
             raise InputError(f"there is no setting {name!r}{choices_hint(name, known)}")
         else:
-            converted[name] = _converted(name, value, kinds[name])
-    return replace(config, **converted, **tables)
+            changes[name] = value
+    return replace(config, **changes)
+
+
+RULES = {
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be below {lt:g}",
+    "literal_error": "must be one of {expected}",
+    "finite_number": "must be a finite number",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "value_error": "{error}",
+}
+"""What a setting must be, by the type of pydantic's error."""
+
+
+def explain(error: ValidationError) -> str:
+    """Return the first problem that pydantic found as one sentence."""
+    found = error.errors()[0]
+    rule = f"is not valid ({found['msg'][0].lower()}{found['msg'][1:]})"
+    if found["type"] in RULES:
+        rule = RULES[found["type"]].format(**found.get("ctx", {}))
+    return f"{'.'.join(map(str, found['loc']))} {rule}, but is {found['input']!r}"
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file."""
+    """Read the settings in a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise InputError(f"there is no configuration {path}") from error
+        raise InputError(f"there is no configuration file {path}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not TOML: {error}") from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _converted(name: str, value: Any, kind: Any) -> Any:
-    """The value as a field of this kind holds it."""
-    if get_origin(kind) in (Union, UnionType):
-        if value is None:
-            return None
-        kind = next(option for option in get_args(kind) if option is not type(None))
-    if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            raise InputError(f"{name} must be one of {', '.join(get_args(kind))}, but is {value!r}")
-        return value
-    if get_origin(kind) is tuple:
-        return tuple(value.split(",")) if isinstance(value, str) else tuple(map(str, value))
-    if kind is bool and isinstance(value, str):
-        if value.lower() not in ("true", "false"):
-            raise InputError(f"{name} must be true or false, but is {value!r}")
-        return value.lower() == "true"
-    try:
-        if kind is int and isinstance(value, float):
-            raise ValueError
-        return kind(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be of type {kind.__name__}, but is {value!r}") from error
-
-
-def plain_value(value: Any) -> Any:
-    """A text as the number that it writes, or as true or false, if it writes one of them.
-
-    Example:
-        >>> plain_value("3"), plain_value("0.5"), plain_value("false"), plain_value("revert")
-        (3, 0.5, False, 'revert')
-    """
-    if not isinstance(value, str):
-        return value
-    if value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(value)
-        except ValueError:
-            continue
-    return value

@@ -1,6 +1,4 @@
-"""Running a network over data, over all processes, and what the outcome says."""
-
-from typing import Any
+"""Evaluating a network on a split, with all processes, and the metrics of its outputs."""
 
 import numpy as np
 import torch
@@ -8,10 +6,12 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from cosen import functional as F
-from cosen.costs import Objective, validation_error
+from cosen.costs import Objective
 from cosen.data.batches import Share
 from cosen.data.labelled import LabelledImages
-from cosen.networks.output import Outputs
+from cosen.networks.network import Outputs
+from cosen.training.loop import rare_classes
+from cosen.training.records import Metrics
 from cosen.training.task import Task
 
 
@@ -19,12 +19,12 @@ from cosen.training.task import Task
 def run_network(
     fabric: Fabric, network: nn.Module, task: Task, part: LabelledImages, *, batch_size: int
 ) -> Outputs:
-    """The outputs for every sample of a part, each process working on its share."""
+    """Return the outputs for a split; each process computes its share."""
     network.eval()
     share = Share(fabric.global_rank, fabric.world_size)
     own = part.take(np.arange(share.rank, len(part), share.world))
     has_share = len(own) > 0
-    if not has_share:  # fewer samples than processes: one stands in, and is cut off below
+    if not has_share:  # fewer samples than processes: use one, and remove it below
         own = part.take(np.arange(1))
     collected: list[tuple[Tensor, Tensor, Tensor]] = []
     with fabric.autocast():
@@ -36,56 +36,47 @@ def run_network(
 
 
 def _gather(fabric: Fabric, own: Tensor, total: int) -> Tensor:
-    """The samples of all processes, in the order that they were dealt out in."""
+    """Return the samples of all processes in their original order."""
     if fabric.world_size == 1:
         return own
     most = -(-total // fabric.world_size)
     padded = torch.cat([own, own.new_zeros(most - len(own), *own.shape[1:])])
-    gathered = all_processes(padded, fabric)  # (processes, most, ...)
+    gathered = fabric.all_gather(padded)  # (processes, most, ...)
+    assert isinstance(gathered, Tensor)
     return gathered.transpose(0, 1).flatten(0, 1)[:total]
 
 
-def all_processes(own: Tensor, fabric: Fabric) -> Tensor:
-    """The tensors of all processes, stacked in their order."""
-    tensors = [torch.empty_like(own) for _ in range(fabric.world_size)]
-    torch.distributed.all_gather(tensors, own.contiguous())
-    return torch.stack(tensors)
-
-
-def rare_classes(class_counts: np.ndarray | tuple[int, ...]) -> list[int]:
-    """The rarest third of the classes, at least one."""
-    order = np.argsort(np.asarray(class_counts), kind="stable")
-    return [int(label) for label in order[: max(1, len(order) // 3)]]
-
-
 def summarise(
-    outputs: Outputs, *, class_counts: tuple[int, ...], objective: Objective, temperature: float
-) -> dict[str, Any]:
-    """The metrics of a part of the data as plain numbers."""
+    outputs: Outputs, *, class_counts: Tensor, objective: Objective, temperature: float
+) -> Metrics:
+    """Compute the metrics of outputs."""
     confusion = outputs.confusion()
     recall = F.class_recall(confusion)
     probabilities = outputs.logits.softmax(1)
     calibrated = (outputs.logits / temperature).softmax(1)
-    auc = F.one_vs_rest_auc(outputs.logits.softmax(1), outputs.target)
     precision = F.one_vs_rest_average_precision(probabilities, outputs.target)
-    numbers = {
-        "samples": len(outputs.target),
-        "error": validation_error(confusion, objective),
-        "accuracy": float(F.overall_accuracy(confusion)),
-        "mean_recall": float(F.mean_recall(confusion)),
-        "rare_recall": float(recall[rare_classes(class_counts)].nanmean()),
-        "g_mean": float(F.g_mean(confusion)),
-        "macro_f1": float(F.macro_f1(confusion)),
-        "paper_g_mean": float(F.paper_g_mean(confusion)),
-        "paper_f_measure": float(F.paper_f_measure(confusion)),
-        "auc": float(auc.nanmean()),
-        "average_precision": float(precision.nanmean()),
-        "calibration_error": float(F.expected_calibration_error(probabilities, outputs.target)),
-        "calibration_error_after": float(F.expected_calibration_error(calibrated, outputs.target)),
+    numbers: dict[str, Tensor | float] = {
+        "error": objective.error(confusion),
+        "accuracy": F.overall_accuracy(confusion),
+        "mean_recall": F.mean_recall(confusion),
+        "rare_recall": recall[rare_classes(class_counts)].nanmean(),
+        "g_mean": F.g_mean(confusion),
+        "macro_f1": F.macro_f1(confusion),
+        "paper_g_mean": F.paper_g_mean(confusion),
+        "paper_f_measure": F.paper_f_measure(confusion),
+        "auc": F.one_vs_rest_auc(probabilities, outputs.target).nanmean(),
+        "average_precision": precision.nanmean(),
+        "calibration_error": F.expected_calibration_error(probabilities, outputs.target),
+        "calibration_error_after": F.expected_calibration_error(calibrated, outputs.target),
     }
-    return {
-        **{name: None if value != value else value for name, value in numbers.items()},
-        "class_recall": [None if r != r else r for r in recall.tolist()],
-        "class_precision": F.class_precision(confusion).tolist(),
-        "confusion": confusion.tolist(),
-    }
+    return Metrics(
+        samples=len(outputs.target),
+        class_recall=tuple(_number(value) for value in recall.tolist()),
+        class_precision=tuple(F.class_precision(confusion).tolist()),
+        confusion=tuple(map(tuple, confusion.tolist())),
+        **{name: _number(float(value)) for name, value in numbers.items()},
+    )
+
+
+def _number(value: float) -> float | None:
+    return None if value != value else value  # NaN: not defined

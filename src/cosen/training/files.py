@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all."""
+"""Writing files atomically."""
 
 import errno
 import os
@@ -13,36 +13,36 @@ from cosen.errors import RunError
 
 @contextmanager
 def write_whole(path: Path) -> Iterator[Path]:
-    """A path beside ``path`` to write to; it takes the place of ``path`` once it is on disk.
+    """Yield a temporary path to write to, which replaces ``path`` once it is on disk.
 
-    Whatever happens meanwhile, ``path`` holds either what it held before or all of the new.
+    Whatever happens, ``path`` holds either the old or the complete new content.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield partial
         with partial.open("rb") as file:
             os.fsync(file.fileno())
-        partial.chmod(0o666 & ~_umask())  # some writers would keep it from others
+        partial.chmod(0o666 & ~_umask())  # some writers make files private
         partial.replace(path)
-    except (OSError, SafetensorError, RuntimeError) as error:  # as torch and safetensors raise them
+    except (OSError, SafetensorError, RuntimeError) as error:  # torch and safetensors raise these
         raise RunError(_cannot_write(path, error)) from error
     finally:
-        with suppress(OSError):  # where nothing can be written, nothing is there to remove
+        with suppress(OSError):  # nothing could be written
             partial.unlink(missing_ok=True)
 
 
 def _cannot_write(path: Path, error: Exception) -> str:
     number = getattr(error, "errno", None)
     reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-    if "enforce fail" in reason:  # torch, of a file that it could not finish
+    if "enforce fail" in reason:  # torch, for a file that it could not finish
         reason = "it could not be finished"
     if number == errno.ENOENT:
-        advice = f"make the folder {path.parent}, or write elsewhere"
+        advice = f"create the folder {path.parent}, or use another one"
     elif number in (errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR):
-        advice = "write elsewhere"
+        advice = "use another folder"
     else:
-        advice = "free some space, and try again"
-    return f"cannot write {path} ({reason}): what was there before is kept; {advice}"
+        advice = "free some space and try again"
+    return f"cannot write {path} ({reason}): the old content is kept; {advice}"
 
 
 def _umask() -> int:
@@ -52,20 +52,19 @@ def _umask() -> int:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, with those above it, unless it is there."""
+    """Create a folder and its parents, unless it exists."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"cannot make the folder {path}: {error.strerror}") from error
+        raise RunError(f"cannot create the folder {path}: {error.strerror}") from error
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text whole or not at all."""
-    with write_whole(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+    """Write a text atomically."""
+    write_with(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def write_with(path: Path, write: Callable[[Path], object]) -> None:
-    """Let a function write a file whole or not at all."""
+    """Let a function write a file atomically."""
     with write_whole(path) as partial:
         write(partial)

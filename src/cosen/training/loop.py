@@ -1,348 +1,330 @@
-"""The loop: Algorithm 1, epoch by epoch, in one process or several, and resumable at any moment.
+"""The training loop: Algorithm 1 of the paper.
 
-In each epoch the network is trained with the present costs, the validation split is run through it,
-and the costs take a step. Then everything that the next epoch depends on is written to disk.
+``cosen train``, ``cosen tune`` and ``CosenClassifier`` all train with :class:`Loop`. In each epoch
+the network learns with fixed costs, the validation samples are evaluated, and learned costs take
+a step.
 """
 
 import math
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
-from lightning_fabric import Fabric
-from lightning_fabric.wrappers import _FabricModule
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from cosen import functional as F
-from cosen.costs import CostStep, LearnedCosts, validation_error, validation_noise
-from cosen.data.augmentation import Augmentation
-from cosen.data.batches import Batch, Share
+from cosen.costs import CostStep, LearnedCosts, Objective
+from cosen.data.batches import Batch
 from cosen.errors import InputError, RunError
-from cosen.methods import NetworkMethod, Setting
-from cosen.networks.output import Outputs
+from cosen.networks.network import Outputs
 from cosen.training.config import TrainConfig
-from cosen.training.evaluation import all_processes, rare_classes, run_network
-from cosen.training.frozen import use_cached_features, whole_network
-from cosen.training.model_file import save_model
-from cosen.training.run_folder import EpochRecord, RunFolder
-from cosen.training.schedule import learning_rate, make_optimizer
-from cosen.training.task import Task
+from cosen.training.records import EpochRecord
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+_seeding = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Watcher:
-    """Who is told how training goes.
+class LoopSettings:
+    """Settings of the loop; :class:`~cosen.training.config.TrainConfig` explains each."""
+
+    epochs: int
+    lr: float
+    schedule: Literal["cosine", "step", "constant"] = "cosine"
+    accumulate: int = 1
+    clip: float = 0.0
+    ema: float = 0.0
+    patience: int = 0
+
+    @classmethod
+    def of(cls, config: TrainConfig) -> Self:
+        """Return those of a run."""
+        return cls(**{field.name: getattr(config, field.name) for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """Functions that are called while a run trains.
 
     Attributes:
-        batch: Told the batches done and the batches in all epochs.
-        epoch: Told the record of an epoch that is over.
-        phase: Told what is trained, where that is more than one thing.
+        reading: Called while images are read, with the number done and the total.
+        batch: Called after each batch, with the number done and the total of all epochs.
+        epoch: Called after each epoch.
+        phase: Called with a title when something else starts: tuning, or training a baseline.
     """
 
+    reading: Callable[[int, int], None] | None = None
     batch: Callable[[int, int], None] = lambda _, __: None
     epoch: Callable[[EpochRecord], None] = lambda _: None
     phase: Callable[[str], None] = lambda _: None
 
 
-@dataclass(frozen=True)
-class EpochTimes:
-    """Seconds of an epoch: training alone, and with validation and the step of the costs."""
-
-    trained: float
-    whole: float
-
-
-class Training:
-    """All that changes while a run goes on.
+class Loop:
+    """Trains a network with a loss whose costs may be learned.
 
     Args:
-        config: The configuration.
-        task: What there is to train.
-        method: How: its loss may learn.
-        setting: What the method knows of the data.
-        run: Where everything is written, by the first process only.
-        fabric: The device, the precision and the processes.
-        network: Makes the network to train; one of the task's if not given.
+        network: Returns :class:`~cosen.networks.network.NetworkOutput`.
+        loss: Called with logits and targets. :class:`~cosen.costs.LearnedCosts` take a step after
+            each epoch. Losses per sample are averaged with the sample weights of the batch.
+        optimizer: Updates the network.
+        settings: Epochs, learning rate and the like.
+        batches: Returns the training batches of an epoch; they have a length.
+        validate: Returns the outputs of a network for the validation samples; None if there are
+            no validation samples.
+        objective: What validation measures.
+        class_counts: Training samples per class, which decide what classes are rare.
+        fabric: Device, precision and processes; None to train in place, in this process.
+        begin_epoch: Called before each epoch with the share of epochs that are done.
+        end_epoch: Called after each epoch, before the callback, to save the state.
+        callbacks: Called with progress.
+
+    Attributes:
+        history: A record of each epoch.
     """
 
     def __init__(
         self,
-        config: TrainConfig,
-        task: Task,
-        method: NetworkMethod,
-        setting: Setting,
-        run: RunFolder,
-        fabric: Fabric,
+        network: nn.Module,
+        loss: nn.Module,
+        optimizer: Optimizer,
+        settings: LoopSettings,
         *,
-        network: Callable[[], nn.Module] | None = None,
+        batches: Callable[[], Iterable[Batch]],
+        validate: Callable[[nn.Module], Outputs] | None,
+        objective: Objective,
+        class_counts: Tensor,
+        fabric: "Fabric | None" = None,
+        begin_epoch: Callable[[float], None] = lambda _: None,
+        end_epoch: Callable[["Loop", CostStep | None], None] = lambda _, __: None,
+        callbacks: Callbacks | None = None,
     ) -> None:
-        torch.manual_seed(config.seed)  # the same weights in every process
-        made = task.network(config) if network is None else network()
-        trained, task = use_cached_features(made, task, config, fabric)
-        self.config, self.task, self.run, self.fabric = config, task, run, fabric
-        if task.features is None:
-            trained = trained.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.method, self.setting = method, setting
-        self.loss = method.make_loss(setting).to(fabric.device)
-        self.class_draws = method.class_draws(setting)
-        optimizer = make_optimizer(config, trained.parameters())
-        self.network, self.optimizer = _set_up(fabric, trained, optimizer)
+        self.bare_network = network
+        if fabric is not None:
+            network, optimizer = fabric.setup(network, optimizer)
         self.average: AveragedModel | None = None
-        if config.ema:
-            decay = get_ema_multi_avg_fn(config.ema)  # type: ignore[no-untyped-call]
-            self.average = AveragedModel(trained, multi_avg_fn=decay, use_buffers=True)
-        torch.manual_seed(config.seed + 1 + fabric.global_rank)  # dropout differs by process
-        self.order = torch.Generator().manual_seed(config.seed)
-        self.noise = torch.Generator().manual_seed(config.seed * 1000 + fabric.global_rank)
-        self.augment = self._augmentation()
+        if settings.ema:
+            decay = get_ema_multi_avg_fn(settings.ema)  # type: ignore[no-untyped-call]
+            self.average = AveragedModel(self.bare_network, multi_avg_fn=decay, use_buffers=True)
+        self.network, self.loss, self.optimizer = network, loss, optimizer
+        self.settings, self.objective, self.fabric = settings, objective, fabric
+        self.batches, self.validate = batches, validate
+        self.begin_epoch, self.end_epoch = begin_epoch, end_epoch
+        self.callbacks = callbacks or Callbacks()
+        self.rare = rare_classes(class_counts)
         self.history: list[EpochRecord] = []
-        self.best_error = math.inf
-        self.last_best = 0
+        self.best_error, self.best_epoch = math.inf, 0
 
-    def fit(self, watcher: Watcher) -> None:
-        """Train to the last epoch, or until validation has not improved for long enough."""
-        while len(self.history) < self.config.epochs and not self._out_of_patience():
-            watcher.epoch(self.run_epoch(watcher))
+    def fit(self) -> None:
+        """Train until the last epoch, or until the validation error has stopped to improve."""
+        epochs = self.settings.epochs
+        while len(self.history) < epochs and not self._is_out_of_patience():
+            start, done = time.perf_counter(), len(self.history)
+            self.network.train()
+            self.begin_epoch(done / epochs)
+            batches = self.batches()
+            count = len(batches)  # type: ignore[arg-type]
+            sums: tuple[Any, Any, int] = 0.0, 0, 0  # of losses, wrong samples, and samples
+            for number, batch in enumerate(batches):  # θ: the weights, with fixed costs
+                loss, wrong, samples = self.train_batch(batch, number, count)
+                sums = sums[0] + loss, sums[1] + wrong, sums[2] + samples
+                self.callbacks.batch(done * count + number + 1, epochs * count)
+            trained = time.perf_counter() - start
+            outputs = self.validate(self.evaluated) if self.validate else None
+            step = None
+            if outputs is not None and isinstance(self.loss, LearnedCosts):  # ξ: the costs
+                step = self.loss.step(outputs.logits, outputs.target, outputs.features)
+            seconds = time.perf_counter() - start
+            self.history.append(self._record(sums, outputs, step, trained, seconds))
+            self.end_epoch(self, step)
+            self.callbacks.epoch(self.history[-1])
 
-    def run_epoch(self, watcher: Watcher | None = None) -> EpochRecord:
-        """Train for an epoch, validate, let the costs take a step, and save."""
-        start = time.perf_counter()
-        loss, error = self._train_epoch(watcher or Watcher())
-        trained = time.perf_counter() - start
-        outputs = self.validate()
-        step = self._step_costs(outputs)
-        times = EpochTimes(trained=trained, whole=time.perf_counter() - start)
-        record = self._record(loss, error, outputs, step, times)
-        self.history.append(record)
-        self._keep(record, step)
-        return record
+    def train_batch(self, batch: Batch, number: int, count: int) -> tuple[Tensor, Tensor, int]:
+        """Run one batch forward and backward, and step if enough gradients were summed.
 
-    @property
-    def judged(self) -> nn.Module:
-        """The network that validation looks at and that is kept: the average, if there is one."""
-        return self.average if self.average is not None else self.network
-
-    def validate(self) -> Outputs:
-        return run_network(
-            self.fabric,
-            self.judged,
-            self.task,
-            self.task.splits.val,
-            batch_size=self.config.batch_size,
-        )
-
-    # One epoch
-
-    def _train_epoch(self, watcher: Watcher) -> tuple[float, float]:
-        """The mean loss and the share of samples that were wrong, over all processes."""
-        self.network.train()
-        self.method.begin_epoch(self.loss, self.setting, len(self.history) / self.config.epochs)
-        batches = self.task.train_batches(
-            batch_size=self.config.batch_size,
-            order=self.order,
-            class_draws=self.class_draws,
-            augment=self.augment,
-            device=self.fabric.device,
-            share=Share(self.fabric.global_rank, self.fabric.world_size),
-        )
-        total = len(batches)  # type: ignore[arg-type]
-        sums = torch.zeros(3, device=self.fabric.device)  # loss, wrong, samples
-        for number, batch in enumerate(batches):
-            last = (number + 1) % self.config.accumulate == 0 or number + 1 == total
-            sums += self.train_batch(batch, number, total, is_last=last)
-            watcher.batch(len(self.history) * total + number + 1, self.config.epochs * total)
-        sums = self.fabric.all_reduce(sums, reduce_op="sum")  # type: ignore[assignment]
-        if not bool(sums.isfinite().all()):
-            raise self._diverged("the loss is not a number any more")
-        return float(sums[0] / sums[2]), float(sums[1] / sums[2])
-
-    def train_batch(self, batch: Batch, number: int, total: int, *, is_last: bool) -> Tensor:
-        """One forward and backward pass, and where enough gradients are there, a step."""
-        with self.fabric.no_backward_sync(self.network, enabled=not is_last):  # type: ignore[arg-type]
-            output = self.network(batch.inputs)
+        Returns:
+            The summed loss, the number of wrong samples and the number of samples.
+        """
+        accumulate, epochs = self.settings.accumulate, self.settings.epochs
+        is_last = (number + 1) % accumulate == 0 or number + 1 == count
+        summed = min(accumulate, count - (number - number % accumulate))  # batches per step
+        with self._synchronised(is_last):
+            logits = self.network(batch.inputs).logits
             try:
-                loss = self.loss(output.logits, batch.target)
+                loss = self.loss(logits, batch.target)
             except InputError as error:
                 raise self._diverged(str(error)) from error
-            self.fabric.backward(loss * batch.weight / self._accumulated(number, total))
+            if loss.ndim:
+                weight = batch.sample_weight
+                loss = loss.mean() if weight is None else (loss * weight).sum() / weight.sum()
+            self._backward(loss * (batch.weight / summed))
         if is_last:
-            if self.config.clip:
-                self.fabric.clip_gradients(self.network, self.optimizer, max_norm=self.config.clip)
-            progress = (len(self.history) + number / total) / self.config.epochs
+            if self.settings.clip:
+                self._clip_gradients()
+            progress = (len(self.history) + number / count) / epochs
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate(self.config, progress)
+                group["lr"] = learning_rate(self.settings, progress)
             self.optimizer.step()
             self.optimizer.zero_grad()
             if self.average is not None:
-                self.average.update_parameters(_bare(self.network))
+                self.average.update_parameters(self.bare_network)
         counted = len(batch.inputs) * (batch.weight > 0)
         classes = batch.target if batch.target.ndim == 1 else batch.target.argmax(1)
-        wrong = (output.logits.detach().argmax(1) != classes).sum() * (batch.weight > 0)
-        return torch.stack([loss.detach() * counted, wrong, wrong.new_tensor(counted)])
+        wrong = (logits.detach().argmax(1) != classes).sum() * (batch.weight > 0)
+        return loss.detach() * counted, wrong, counted
 
-    def _accumulated(self, number: int, total: int) -> int:
-        """Over how many batches the gradients of this step are added up."""
-        first = number - number % self.config.accumulate
-        return min(self.config.accumulate, total - first)
+    @property
+    def evaluated(self) -> nn.Module:
+        """The network that is validated and kept: the average, if there is one."""
+        return self.network if self.average is None else self.average
 
-    def _step_costs(self, outputs: Outputs) -> CostStep | None:
-        """The outer step of Algorithm 1; the same in every process, which all have all outputs."""
-        if not isinstance(self.loss, LearnedCosts):
-            return None
-        return self.loss.step(outputs.logits, outputs.target, outputs.features)
+    @property
+    def bare_evaluated(self) -> nn.Module:
+        """The same without wrappers."""
+        return self.bare_network if self.average is None else self.average.module
 
-    def _record(
-        self,
-        loss: float,
-        error: float,
-        outputs: Outputs,
-        step: CostStep | None,
-        times: EpochTimes,
-    ) -> EpochRecord:
-        confusion = outputs.confusion()
-        val_error = validation_error(confusion, self.task.objective)
-        # of epochs that cannot be told apart the later, which was trained for longer
-        best = val_error <= self.best_error + validation_noise(confusion, self.task.objective)
-        if val_error < self.best_error:
-            self.best_error, self.last_best = val_error, len(self.history) + 1
-        rare = rare_classes(self.task.facts.class_counts)
-        return EpochRecord(
-            epoch=len(self.history) + 1,
-            lr=self.optimizer.param_groups[0]["lr"],
-            train_loss=loss,
-            train_error=error,
-            val_error=val_error,
-            val_accuracy=float(F.overall_accuracy(confusion)),
-            mean_recall=float(F.mean_recall(confusion)),
-            rare_recall=float(F.class_recall(confusion)[rare].nanmean()),
-            seconds=times.whole,
-            images_per_second=self.task.train_size / times.trained,
-            cost_accepted=None if step is None else step.accepted,
-            cost_lr=None if step is None else step.cost_lr,
-            best=best,
-        )
-
-    def _out_of_patience(self) -> bool:
-        waited = len(self.history) - self.last_best
-        return 0 < self.config.patience <= waited
-
-    # What survives
-
-    def _keep(self, record: EpochRecord, step: CostStep | None) -> None:
-        """Write what a killed run goes on from; the checkpoint last, so that all of it is there."""
-        states = _gather_states(self.fabric, self._own_state())
-        if self.fabric.is_global_zero:
-            if step is not None:
-                self.run.write_cost_step(step)
-            if record.best:
-                network = whole_network(_bare(self.judged))
-                save_model(self.run.path, self.task.classifier(network), self.task.facts)
-            self.run.write_checkpoint(self._state() | {"processes": states})
-            self.run.write_history(self.history)
-        self.fabric.barrier()
-
-    def _state(self) -> dict[str, Any]:
-        """What is the same in every process."""
+    def state(self) -> dict[str, Any]:
+        """Return what a later :meth:`load_state` needs to continue; the same in all processes."""
         return {
-            "network": _bare(self.network).state_dict(),
+            "network": self.bare_network.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "loss": self.loss.state_dict(),
-            "order": self.order.get_state(),
             "history": [asdict(record) for record in self.history],
             "best_error": self.best_error,
-            "last_best": self.last_best,
-            "fingerprint": self.task.fingerprint,
+            "best_epoch": self.best_epoch,
         }
 
-    def _own_state(self) -> dict[str, Tensor]:
-        """What differs between processes: the states of the random generators."""
-        state = {"noise": self.noise.get_state(), "torch": torch.get_rng_state()}
-        if self.fabric.device.type == "cuda":
-            state["cuda"] = torch.cuda.get_rng_state(self.fabric.device)
-        return state
-
-    def resume(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        if state["fingerprint"] != self.task.fingerprint:
-            raise RunError(
-                f"the data has changed since {self.run.path} was started: images, labels or split "
-                "differ; start anew in another folder"
-            )
-        if len(state["processes"]) != self.fabric.world_size:
-            raise RunError(
-                f"{self.run.path} was started with {len(state['processes'])} processes: "
-                "go on with as many (--devices)"
-            )
-        try:
-            _bare(self.network).load_state_dict(state["network"])
-        except RuntimeError as error:
-            raise RunError(
-                f"{self.run.path} was started with another version of cosen, whose network "
-                "differs: start anew in another folder"
-            ) from error
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from a state."""
+        self.bare_network.load_state_dict(state["network"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.loss.load_state_dict(state["loss"])
-        self.order.set_state(state["order"])
         self.history = [EpochRecord(**record) for record in state["history"]]
-        if self.fabric.is_global_zero:  # a kill may have come between the checkpoint and this
-            self.run.write_history(self.history)
-        self.best_error, self.last_best = state["best_error"], state["last_best"]
-        own = state["processes"][self.fabric.global_rank]
-        self.noise.set_state(own["noise"])
-        torch.set_rng_state(own["torch"])
-        if "cuda" in own:
-            torch.cuda.set_rng_state(own["cuda"], self.fabric.device)
+        self.best_error, self.best_epoch = state["best_error"], state["best_epoch"]
 
-    def _augmentation(self) -> Augmentation | None:
-        if not self.config.augment:
-            return None
-        if self.task.features is not None:
-            raise InputError("features cannot be augmented: leave --augment out")
-        preprocess = self.task.facts.preprocess
-        return Augmentation(
-            self.config.augment,
-            size=(preprocess.height, preprocess.width),
-            channels=preprocess.channels,
-            num_classes=self.task.num_classes,
-            generator=self.noise,
+    def _record(
+        self,
+        sums: tuple[Tensor, Tensor, int],
+        outputs: Outputs | None,
+        step: CostStep | None,
+        trained: float,
+        seconds: float,
+    ) -> EpochRecord:
+        totals = torch.stack([sums[0], sums[1], sums[1].new_tensor(sums[2])])
+        if self.fabric is not None:
+            totals = self.fabric.all_reduce(totals, reduce_op="sum")  # type: ignore[assignment]
+        if not bool(totals.isfinite().all()):
+            raise self._diverged("the loss is not finite")
+        loss, wrong, samples = totals.tolist()
+        epoch, best = len(self.history) + 1, True
+        measured: dict[str, float | None] = dict.fromkeys(
+            ("val_error", "val_accuracy", "mean_recall", "rare_recall")
+        )
+        if outputs is not None:
+            confusion = outputs.confusion()
+            error = self.objective.error(confusion)
+            # of epochs that noise does not separate, the later one is better: it trained longer
+            best = error <= self.best_error + self.objective.noise(confusion)
+            if error < self.best_error:
+                self.best_error, self.best_epoch = error, epoch
+            measured = {
+                "val_error": error,
+                "val_accuracy": float(F.overall_accuracy(confusion)),
+                "mean_recall": float(F.mean_recall(confusion)),
+                "rare_recall": float(F.class_recall(confusion)[self.rare].nanmean()),
+            }
+        return EpochRecord(
+            epoch=epoch,
+            lr=self.optimizer.param_groups[0]["lr"],
+            train_loss=loss / samples,
+            train_error=wrong / samples,
+            seconds=seconds,
+            images_per_second=samples / trained,
+            cost_accepted=None if step is None else step.accepted,
+            cost_lr=getattr(step, "cost_lr", None),
+            best=best,
+            **measured,
         )
 
-    def _diverged(self, reason: str) -> RunError:
-        epoch = len(self.history) + 1
-        kept = f"epochs 1 to {epoch - 1} are kept in {self.run.path}" if epoch > 1 else ""
-        return RunError(
-            f"training diverged in epoch {epoch}: {reason}; use a lower --lr or --set clip=1"
-            + (f"; {kept}" if kept else "")
+    def _is_out_of_patience(self) -> bool:
+        return 0 < self.settings.patience <= len(self.history) - self.best_epoch
+
+    def _synchronised(self, is_last: bool) -> AbstractContextManager[Any]:
+        """Gradients are exchanged between processes only with the last batch of a step."""
+        if self.fabric is None:
+            return nullcontext()
+        return self.fabric.no_backward_sync(self.network, enabled=not is_last)  # type: ignore[arg-type]
+
+    def _backward(self, loss: Tensor) -> None:
+        if self.fabric is None:
+            loss.backward()  # type: ignore[no-untyped-call]
+        else:
+            self.fabric.backward(loss)
+
+    def _clip_gradients(self) -> None:
+        if self.fabric is None:
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.clip)
+        else:
+            self.fabric.clip_gradients(self.network, self.optimizer, max_norm=self.settings.clip)
+
+    def _diverged(self, reason: str) -> "Diverged":
+        return Diverged(
+            f"training diverged in epoch {len(self.history) + 1}: {reason}; use a lower learning "
+            "rate (--lr) or clip gradients (--set clip=1)"
         )
 
 
-def _set_up(
-    fabric: Fabric, network: nn.Module, optimizer: Optimizer
-) -> tuple[nn.Module, Optimizer]:
-    network_and_optimizer: tuple[nn.Module, Optimizer] = fabric.setup(network, optimizer)
-    return network_and_optimizer
+class Diverged(RunError):
+    """Training whose loss is no longer finite."""
 
 
-def _bare(network: nn.Module) -> nn.Module:
-    """The network itself, without what Fabric or averaging put around it."""
-    if isinstance(network, AveragedModel | _FabricModule):
-        return network.module
-    return network
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw initial weights from a seed, and restore torch's global generator afterwards."""
+    with _seeding, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
 
 
-def _gather_states(fabric: Fabric, own: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """The random states of all processes, in their order."""
-    if fabric.world_size == 1:
-        return [own]
-    gathered = {name: all_processes(state.to(fabric.device), fabric) for name, state in own.items()}
-    return [
-        {name: states[rank].cpu().clone() for name, states in gathered.items()}
-        for rank in range(fabric.world_size)
-    ]
+def rare_classes(class_counts: Tensor) -> list[int]:
+    """Return the rarest third of the classes, at least one."""
+    order = class_counts.argsort(stable=True).tolist()
+    return order[: max(1, len(order) // 3)]
+
+
+def make_optimizer(network: nn.Module, config: TrainConfig) -> Optimizer:
+    """Make SGD with momentum, or AdamW, for the parameters that are not frozen."""
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if config.optimizer == "adamw":
+        return AdamW(trained, lr=config.lr, weight_decay=config.weight_decay)
+    return SGD(
+        trained,
+        lr=config.lr,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+        nesterov=config.momentum > 0,
+    )
+
+
+def learning_rate(settings: LoopSettings, progress: float) -> float:
+    """Return the learning rate at a share of the run between 0 and 1.
+
+    Example:
+        >>> [round(learning_rate(LoopSettings(epochs=1, lr=1.0), p), 2) for p in (0, 0.5, 1)]
+        [1.0, 0.5, 0.0]
+    """
+    if settings.schedule == "cosine":
+        return settings.lr * (1 + math.cos(math.pi * progress)) / 2
+    if settings.schedule == "step":
+        return settings.lr * 0.1 ** ((progress >= 0.5) + (progress >= 0.75))
+    return settings.lr

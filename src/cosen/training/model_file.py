@@ -1,8 +1,6 @@
-"""A trained model as two files: weights as safetensors, the rest as JSON. Loading runs no code."""
+"""A trained model in two files, safetensors and JSON. Loading them runs no code."""
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,58 +8,21 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from cosen.data.batches import Normalise
-from cosen.data.preprocess import Preprocess
-from cosen.errors import CosenError, RunError
+from cosen.errors import RunError
 from cosen.networks import Network, as_network, build_network
-from cosen.networks.cosine import SCALE, use_cosine_output
-from cosen.networks.penultimate import PenultimateFeatures
+from cosen.networks.network import PenultimateFeatures
+from cosen.networks.output_layers import SCALE, use_cosine_output
 from cosen.networks.vgg import VGG16Features
 from cosen.networks.weights import read_weights
-from cosen.training.files import write_text, write_with
-
-FORMAT = 1
+from cosen.training.files import write_with
+from cosen.training.records import ModelInfo
 
 OWN = "own"
 """The name of a network that is the user's own module."""
 
 
-@dataclass(frozen=True)
-class ModelFacts:
-    """What is needed besides weights to use a network.
-
-    Attributes:
-        network: Its name.
-        options: What it was built with, besides the number of classes.
-        class_names: What its outputs mean.
-        class_counts: The training images of each class.
-        preprocess: How images are brought to size.
-        normalise: Shift and scale of the channels.
-        features: ``""`` where the network takes images; ``"vgg16"`` where it takes the features of
-            VGG-16's convolutions, or the name of a network whose penultimate features it takes.
-            What computes them then is part of the weights.
-        feature_options: What that network was built with.
-        temperature: Divides the logits for calibrated probabilities.
-    """
-
-    network: str
-    options: dict[str, Any]
-    class_names: tuple[str, ...]
-    class_counts: tuple[int, ...]
-    preprocess: Preprocess
-    normalise: Normalise
-    features: str = ""
-    feature_options: dict[str, Any] = field(default_factory=dict)
-    temperature: float = 1.0
-
-
 class ImageClassifier(nn.Module):
-    """Images to logits: a network, with the frozen features below it where it has some.
-
-    Args:
-        network: Gives :class:`~cosen.networks.output.NetworkOutput`.
-        backbone: Maps images to what the network takes, or None.
-    """
+    """Maps images to logits: a network, with a frozen backbone below it if it has one."""
 
     def __init__(self, network: nn.Module, backbone: nn.Module | None = None) -> None:
         super().__init__()
@@ -74,70 +35,41 @@ class ImageClassifier(nn.Module):
         return logits
 
 
-def save_model(folder: Path, classifier: ImageClassifier, facts: ModelFacts) -> None:
-    """Write ``model.safetensors`` and ``model.json``, each whole or not at all."""
+def save_model(folder: Path, classifier: ImageClassifier, info: ModelInfo) -> None:
+    """Write ``model.safetensors`` and ``model.json``."""
     weights = {name: t.detach().cpu().contiguous() for name, t in classifier.state_dict().items()}
     write_with(folder / "model.safetensors", lambda path: save_file(weights, path))
-    save_facts(folder, facts)
+    info.write(folder)
 
 
-def save_facts(folder: Path, facts: ModelFacts) -> None:
-    """Write ``model.json`` alone."""
-    plain = {"format": FORMAT, **asdict(facts)}
-    write_text(folder / "model.json", json.dumps(plain, indent=2, ensure_ascii=False))
-
-
-def load_facts(folder: Path) -> ModelFacts:
+def load_info(folder: Path) -> ModelInfo:
     """Read ``model.json``."""
-    path = folder / "model.json"
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        if plain.pop("format") != FORMAT:
-            raise RunError(f"{path} was written by another version of cosen")
-        facts = ModelFacts(
-            **plain
-            | {
-                "class_names": tuple(plain["class_names"]),
-                "class_counts": tuple(plain["class_counts"]),
-                "preprocess": Preprocess(**plain["preprocess"]),
-                "normalise": Normalise(**{k: tuple(v) for k, v in plain["normalise"].items()}),
-            }
-        )
-        if not (
-            isinstance(facts.options, dict)
-            and 0 < facts.temperature < float("inf")
-            and len(facts.class_counts) == len(facts.class_names)
-            and len(facts.normalise.mean) == len(facts.normalise.std) == facts.preprocess.channels
-        ):
-            raise RunError(f"{path} is damaged: its entries do not fit each other")
-        return facts
-    except FileNotFoundError as error:
-        if (folder / "metrics.json").exists():
-            raise RunError(
-                f"{folder} has predictions but no model: its method fits a classifier that is no "
-                "network, for comparison only"
-            ) from error
-        raise RunError(f"{folder} has no model yet: there is no model.json in it") from error
-    except CosenError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunError(f"{path} is damaged: {error}") from error
+    missing = "there is no model yet"
+    if (folder / "metrics.json").exists():
+        missing = "its method fits a classifier that is not a network, which is not stored"
+    info = ModelInfo.read(folder, missing=missing)
+    channels = info.preprocess.channels
+    if not (
+        0 < info.temperature < float("inf")
+        and len(info.class_counts) == len(info.class_names)
+        and len(info.normalise.mean) == len(info.normalise.std) == channels
+    ):
+        raise RunError(f"{folder / ModelInfo.FILE} is damaged: its entries contradict each other")
+    return info
 
 
 def build_classifier(
-    facts: ModelFacts, network: Callable[[], nn.Module] | None = None
+    info: ModelInfo, network: Callable[[], nn.Module] | None = None
 ) -> ImageClassifier:
-    """The classifier that the facts describe, with random weights."""
-    classes = len(facts.class_names)
+    """Build the classifier that ``model.json`` describes, with random weights."""
+    classes = len(info.class_names)
     backbone: nn.Module | None = None
-    if facts.features == "vgg16":
+    if info.features == "vgg16":
         backbone = VGG16Features()
-    elif facts.features:
-        below = make_network(facts.features, classes, facts.feature_options, own=network)
+    elif info.features:
+        below = make_network(info.features, classes, info.feature_options, own=network)
         backbone = PenultimateFeatures(below)
-    return ImageClassifier(
-        make_network(facts.network, classes, facts.options, own=network), backbone
-    )
+    return ImageClassifier(make_network(info.network, classes, info.options, own=network), backbone)
 
 
 def make_network(
@@ -147,20 +79,13 @@ def make_network(
     *,
     own: Callable[[], nn.Module] | None = None,
 ) -> Network:
-    """A network by its name with random weights; ``own`` makes the user's.
-
-    Args:
-        name: One of :data:`cosen.networks.NETWORKS`, or :data:`OWN`.
-        num_classes: How many logits.
-        options: What it is built with.
-        own: Makes the module of the user's own.
-    """
+    """Make a network with random weights, by its name or with the user's function ``own``."""
     if name != OWN:
         return build_network(name, num_classes=num_classes, **options)
     if own is None:
         raise RunError(
-            "the model is a module of your own: load it from Python, with "
-            "load_model(folder, network=...)"
+            "the run trained a network of your own: use it from Python, with "
+            "cosen.load(folder, network=...)"
         )
     network = as_network(own())
     if options.get("output") != "cosine":
@@ -170,15 +95,13 @@ def make_network(
 
 def load_model(
     folder: Path, *, network: Callable[[], nn.Module] | None = None
-) -> tuple[ImageClassifier, ModelFacts]:
-    """The trained classifier in a run folder, in evaluation mode on the CPU, and its facts.
+) -> tuple[ImageClassifier, ModelInfo]:
+    """Load the classifier of a run, in evaluation mode on the CPU, and its ``model.json``.
 
-    Args:
-        folder: The run folder.
-        network: Makes the module, where the run trained one of the user's own.
+    ``network`` makes the network, if the run trained one of the user's own.
     """
-    facts = load_facts(folder)
-    classifier = build_classifier(facts, network)
+    info = load_info(folder)
+    classifier = build_classifier(info, network)
     weights = read_weights(folder / "model.safetensors")
     try:
         classifier.load_state_dict(weights)
@@ -186,14 +109,14 @@ def load_model(
         raise RunError(
             f"{folder / 'model.safetensors'} does not fit model.json: {error}"
         ) from error
-    return classifier.eval(), facts
+    return classifier.eval(), info
 
 
 def calibrated_temperature(logits: Tensor, target: Tensor) -> float:
-    """The temperature with the least cross-entropy on validation, drawn a little towards 1.
+    """Return the temperature with the lowest cross-entropy on validation, shrunk towards 1.
 
-    The pull is that of ten samples, so that a handful of them decides little. Without a single
-    error confidence is never raised: the least cross-entropy would then ask for certainty.
+    The shrinkage has the weight of ten samples, so that a few samples have little effect. Without
+    any error, confidence is never raised.
     """
     if not len(target):
         return 1.0

@@ -1,27 +1,30 @@
-"""Using a trained model on new images: classes, probabilities, and decisions by an expert's costs.
+"""Predicting new images: classes, probabilities, and decisions by misclassification costs.
 
-Nothing of the run but its model file is needed, and loading that runs no code.
+Only the model files of a run are needed, and loading them runs no code.
 """
 
 import csv
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cosen import functional as F
-from cosen.data.decoding import Progress, broken_images_error, in_threads
-from cosen.data.folder import files_below
+from cosen.data.decoding import Progress, in_threads
+from cosen.data.image_cache import broken_images_error
 from cosen.data.labelled import LabelledImages, unknown_class
+from cosen.data.sources import files_below
 from cosen.data.stores import ImageFiles
 from cosen.errors import BrokenImageError, DataError, InputError
 from cosen.functional.checks import check_class_vector, check_finite_matrix
-from cosen.training.model_file import ImageClassifier, ModelFacts, load_model
+from cosen.training.model_file import ImageClassifier, load_model
+from cosen.training.records import ModelInfo
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import resolve_device
 
@@ -33,7 +36,7 @@ _log = logging.getLogger("cosen")
 
 @dataclass(frozen=True)
 class ClassProbability:
-    """A class and how probable it is."""
+    """A class and its probability."""
 
     name: str
     probability: float
@@ -41,13 +44,13 @@ class ClassProbability:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says of an image.
+    """The prediction for an image.
 
     Attributes:
-        image: The path as it was given, or below the folder that was given.
-        decision: The class decided for; with costs not always the most probable one.
-        probability: That of the decision.
-        top: The most probable classes, the first one first.
+        image: The path as given, or relative to the given folder.
+        decision: The predicted class; with costs not always the most probable one.
+        probability: Probability of the decision.
+        top: The most probable classes, the best first.
     """
 
     image: str
@@ -67,78 +70,82 @@ def predict_images(
     top: int = 1,
     calibrated: bool = True,
     prior: Prior | None = None,
-    costs: Tensor | None = None,
+    misclassification_costs: Tensor | None = None,
+    network: Callable[[], nn.Module] | None = None,
     skip_broken: bool = False,
     batch_size: int = 64,
     device: str = "auto",
     progress: Progress | None = None,
 ) -> list[Prediction]:
-    r"""What the model of a run says of images.
+    r"""Predict images with the model of a run.
 
     Args:
         run: The run folder, or any folder with ``model.json`` and ``model.safetensors``.
-        images: Files and folders; in a folder every file at any depth counts, but for hidden ones.
-        top: How many of the most probable classes to name.
-        calibrated: Divide the logits by the temperature that was found on validation. The classes
-            keep their order, the probabilities become those of a model as often right as it says.
+        images: Files and folders; all files below a folder are used, except hidden ones.
+        top: Number of most probable classes to return.
+        calibrated: Divide the logits by the temperature that was fitted on validation. The order
+            of the classes stays the same.
         prior: The shares of the classes where the model is used, in any unit; see
-            :func:`correct_prior` for what this assumes. None and ``"training"`` correct nothing.
-        costs: An expert's misclassification costs ξ′, row = true class, shape ``(C, C)``; the
-            decision is then the one with the least expected cost, else the most probable class.
-        skip_broken: Leave out files that do not decode, and say which; else an error names all.
-        batch_size: Images at once.
+            :func:`correct_prior` for the assumptions. None and ``"training"`` change nothing.
+        misclassification_costs: ξ′, row = true class, shape ``(C, C)``. The decision is then the
+            class with the lowest expected cost instead of the most probable class.
+        network: Makes the network, if the run trained one of your own.
+        skip_broken: Skip files that cannot be decoded, with a warning; else an error names all.
+        batch_size: Images per batch.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        progress: Told how far it is.
+        progress: Callback for progress.
 
     Returns:
-        A prediction for each image, in the order given; of a folder in the order of the names.
+        A prediction for each image, in the given order; images of a folder are sorted by name.
     """
     if top < 1:
         raise InputError(f"top must be at least 1, but is {top}")
-    classifier, facts = open_model(run)
-    shares = prior_shares(prior, facts)
+    classifier, info = open_model(run, network)
+    shares = prior_shares(prior, info)
+    costs, classes = misclassification_costs, len(info.class_names)
     if costs is not None:
-        check_finite_matrix(costs, num_classes=len(facts.class_names), name="costs")
+        check_finite_matrix(costs, num_classes=classes, name="misclassification_costs")
+    files = find_images(images)
+    data = LabelledImages(
+        images=ImageFiles(Path(), files),
+        rows=np.arange(len(files)),
+        labels=np.zeros(len(files), dtype=np.int64),  # unknown, and not needed
+        class_names=info.class_names,
+        source="images",
+    )
     data, logits = image_logits(
         classifier,
-        facts,
-        _unlabelled(find_images(images), facts.class_names),
+        info,
+        data,
         skip_broken=skip_broken,
         batch_size=batch_size,
         device=device,
         progress=progress,
     )
     logits = logits.double()
-    probabilities = (logits / facts.temperature if calibrated else logits).softmax(1)
+    probabilities = (logits / info.temperature if calibrated else logits).softmax(1)
     if shares is not None:
-        trained = torch.tensor(facts.class_counts, dtype=torch.float64)
+        trained = info.class_counts.double()
         probabilities = correct_prior(probabilities, training=trained, prior=shares)
     ordered, order = probabilities.sort(dim=1, descending=True, stable=True)  # (images, C)
     decisions = order[:, 0] if costs is None else F.bayes_decision(probabilities, costs.cpu())
-    return [
-        Prediction(
-            image=name,
-            decision=facts.class_names[decision],
-            probability=float(probabilities[row, decision]),
-            top=tuple(
-                ClassProbability(facts.class_names[label], probability)
-                for label, probability in zip(
-                    order[row, :top].tolist(), ordered[row, :top].tolist(), strict=True
-                )
-            ),
-        )
-        for row, (name, decision) in enumerate(zip(data.names, decisions.tolist(), strict=True))
-    ]
+    names, predictions = info.class_names, []
+    for row, (image, decision) in enumerate(zip(data.names, decisions.tolist(), strict=True)):
+        best = zip(order[row, :top].tolist(), ordered[row, :top].tolist(), strict=True)
+        most_probable = tuple(ClassProbability(names[label], share) for label, share in best)
+        probability = float(probabilities[row, decision])
+        predictions.append(Prediction(image, names[decision], probability, most_probable))
+    return predictions
 
 
 def correct_prior(probabilities: Tensor, *, training: Tensor, prior: Tensor) -> Tensor:
-    r"""Probabilities as they would be were the classes as frequent as ``prior`` says.
+    r"""Return probabilities for other class frequencies than those of training.
 
     .. math:: P'(p | x) \propto P(p | x) \, \pi_p / h_p
 
     This is exact for outputs that estimate the posterior under the training frequencies h, as
-    plain cross-entropy does. A network trained with costs (or re-sampling) already leans towards
-    rare classes, so that the correction is only approximate there, and ``balanced`` leans twice.
+    plain cross-entropy does. A network trained with costs or re-sampling already favours rare
+    classes, so the correction is only approximate there, and ``balanced`` corrects twice.
 
     Args:
         probabilities: Shape ``(B, C)``.
@@ -158,9 +165,9 @@ def correct_prior(probabilities: Tensor, *, training: Tensor, prior: Tensor) -> 
 
 
 def parse_prior(text: str) -> Prior:
-    """The prior that ``balanced``, ``training`` or ``cat=0.2,dog=0.8`` stands for.
+    """Parse ``balanced``, ``training`` or ``cat=0.2,dog=0.8``.
 
-    A name with a comma in it is quoted: ``"cat, black=0.2",dog=0.8``.
+    Quote a name that contains a comma: ``"cat, black=0.2",dog=0.8``.
 
     Example:
         >>> parse_prior("cat=1, dog=9")
@@ -180,55 +187,55 @@ def parse_prior(text: str) -> Prior:
             share = float("nan")
         if not name or share != share:
             raise InputError(
-                f"a prior is 'balanced' or a share for each class, such as cat=0.2,dog=0.8, "
-                f"but {pair!r} was given"
+                f"prior must be 'balanced' or a share for each class, such as cat=0.2,dog=0.8, "
+                f"but has {pair!r}"
             )
         if name in shares:
-            raise InputError(f"the prior names class {name!r} twice")
+            raise InputError(f"prior has class {name!r} twice")
         shares[name] = share
     return shares
 
 
-def prior_shares(prior: Prior | None, facts: ModelFacts) -> Tensor | None:
-    """The share of each class in the order of the model's outputs, or None for no correction."""
+def prior_shares(prior: Prior | None, info: ModelInfo) -> Tensor | None:
+    """Return the share of each class in the order of the outputs, or None for no correction."""
     if prior is None or prior == "training":
         return None
     if isinstance(prior, str):
         if prior != "balanced":
             raise InputError(
-                f"a prior is 'balanced', 'training', or a share for each class, but is {prior!r}"
+                f"prior must be 'balanced', 'training' or a share for each class, but is {prior!r}"
             )
-        return torch.ones(len(facts.class_names), dtype=torch.float64)
+        return torch.ones(len(info.class_names), dtype=torch.float64)
     for name, share in prior.items():
-        if name not in facts.class_names:
-            raise InputError(unknown_class(name, facts.class_names, "the model"))
+        if name not in info.class_names:
+            raise InputError(unknown_class(name, info.class_names, "the model"))
         if not 0 < share < float("inf"):
             raise InputError(
-                f"shares in a prior must be positive and finite, but {name!r} has {share}"
+                f"the shares of prior must be positive and finite, but {name!r} has {share}"
             )
-    missing = [name for name in facts.class_names if name not in prior]
+    missing = [name for name in info.class_names if name not in prior]
     if missing:
-        raise InputError(f"the prior lacks a share for {', '.join(map(repr, missing))}")
-    return torch.tensor([prior[name] for name in facts.class_names], dtype=torch.float64)
+        raise InputError(f"prior has no share for {', '.join(map(repr, missing))}")
+    return torch.tensor([prior[name] for name in info.class_names], dtype=torch.float64)
 
 
-def open_model(run: Path | str) -> tuple[ImageClassifier, ModelFacts]:
-    """The classifier in a run folder, and its facts; a folder that holds neither is refused."""
+def open_model(
+    run: Path | str, network: Callable[[], nn.Module] | None = None
+) -> tuple[ImageClassifier, ModelInfo]:
+    """Load the classifier of a run, and its ``model.json``."""
     run = Path(run)
     if not (run / "model.json").exists():
         RunFolder.existing(run)
     folder = RunFolder(run)
     if folder.has_run and not folder.is_finished:
         _log.warning(
-            "%s is not finished, its best model so far is used: go on with cosen train --resume %s",
-            run,
-            run,
+            "%s is not finished; its best model so far is used (cosen train --resume %s)", run, run
         )
-    return load_model(run)
+    return load_model(run, network=network)
 
 
 def find_images(images: Sequence[Path | str] | Path | str) -> list[Path]:
-    """The files among these paths and below the folders among them."""
+    """Return the files among these paths and in the folders among them."""
     given = [Path(images)] if isinstance(images, str | Path) else [Path(path) for path in images]
     missing = [str(path) for path in given if not path.exists()]
     if missing:
@@ -237,26 +244,16 @@ def find_images(images: Sequence[Path | str] | Path | str) -> list[Path]:
     for path in given:
         below = sorted(files_below(path)) if path.is_dir() else [path]
         if not below:
-            raise DataError(f"the folder {path} has no image in it")
+            raise DataError(f"the folder {path} has no images")
         found += below
     if not found:
-        raise DataError("there are no images to predict: name files or folders")
+        raise DataError("there are no images to predict: give files or folders")
     return found
-
-
-def _unlabelled(files: list[Path], class_names: tuple[str, ...]) -> LabelledImages:
-    return LabelledImages(
-        images=ImageFiles(Path(), files),
-        rows=np.arange(len(files)),
-        labels=np.zeros(len(files), dtype=np.int64),  # not known, and not asked for
-        class_names=class_names,
-        source="images",
-    )
 
 
 def image_logits(
     classifier: ImageClassifier,
-    facts: ModelFacts,
+    info: ModelInfo,
     data: LabelledImages,
     *,
     skip_broken: bool = False,
@@ -264,54 +261,35 @@ def image_logits(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> tuple[LabelledImages, Tensor]:
-    """The logits of images that are decoded on the way, a few hundred in memory at a time.
-
-    Returns:
-        The data without what did not decode, and its logits on the CPU, shape ``(n, C)``.
-    """
+    """Return the data without broken images, and its logits on the CPU, shape ``(n, C)``."""
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, but is {batch_size}")
-    target = _move(classifier, device)
-    broken: dict[int, str] = {}
-
-    def decode(row: int) -> np.ndarray | None:
-        try:
-            image = data.images.open(row, least_size=facts.preprocess.least_size)
-        except BrokenImageError as error:
-            broken[row] = str(error)
-            return None
-        return facts.preprocess(image)
-
-    @torch.inference_mode()
-    def run(pixels: list[np.ndarray]) -> Tensor:
-        batch = torch.from_numpy(np.stack(pixels)).to(target)  # (B, H, W, C)
-        logits: Tensor = classifier(facts.normalise.from_bytes(batch))
-        return logits.float().cpu()
-
-    waiting: list[np.ndarray] = []
-    logits: list[Tensor] = []
-    for pixels in in_threads(decode, data.rows.tolist(), progress):
-        if pixels is not None:
-            waiting.append(pixels)
-        if len(waiting) == batch_size:
-            logits.append(run(waiting))
-            waiting = []
-    if waiting:
-        logits.append(run(waiting))
-    if broken and not (skip_broken and logits):
-        raise broken_images_error(data, broken)
-    if broken:
-        names = ", ".join(data.images.name(row) for row in sorted(broken))
-        _log.warning("left out %d broken files of %d: %s", len(broken), len(data), names)
-        data = data.take(~np.isin(data.rows, list(broken)))
-    return data, torch.cat(logits)
-
-
-def _move(classifier: ImageClassifier, device: str) -> torch.device:
-    """Move a classifier to a device that may not be there."""
     try:
         target = torch.device(resolve_device(device))
         classifier.to(target)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise InputError(f"device {device!r} cannot be used here: {error}") from error
-    return target
+        raise InputError(f"device {device!r} cannot be used: {error}") from error
+    broken: dict[int, str] = {}
+
+    def decode(row: int) -> np.ndarray | None:
+        try:
+            image = data.images.open(row, least_size=info.preprocess.least_size)
+        except BrokenImageError as error:
+            broken[row] = str(error)
+            return None
+        return info.preprocess(image)
+
+    decoded = in_threads(decode, data.rows.tolist(), progress)
+    whole = (pixels for pixels in decoded if pixels is not None)
+    logits: list[Tensor] = []
+    with torch.inference_mode():
+        while batch := list(islice(whole, batch_size)):
+            pixels = torch.from_numpy(np.stack(batch)).to(target)  # (B, H, W, C)
+            logits.append(classifier(info.normalise.from_bytes(pixels)).float().cpu())
+    if broken and not (skip_broken and logits):
+        raise broken_images_error(data, broken)
+    if broken:
+        names = ", ".join(data.images.name(row) for row in sorted(broken))
+        _log.warning("skipped %d broken files of %d: %s", len(broken), len(data), names)
+        data = data.take(~np.isin(data.rows, list(broken)))
+    return data, torch.cat(logits)

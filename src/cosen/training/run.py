@@ -1,141 +1,160 @@
-"""A whole run: from a configuration to a run folder with a model and its test results."""
+"""A whole run: from settings to a run folder with a model and its results."""
 
 import gc
 import logging
 import os
-import platform
 import shutil
-import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import nn
 
-import cosen
 from cosen.data.augmentation import check_names
-from cosen.data.decoding import Progress
 from cosen.data.imbalance import parse_imbalance
+from cosen.data.labelled import LabelledImages
 from cosen.data.named import NAMED
 from cosen.errors import InputError, RunError
 from cosen.methods import Method, make_method
-from cosen.methods.baseline import Baseline
+from cosen.methods.learned_costs import CosenPaper
+from cosen.methods.reweighting import Baseline
 from cosen.networks import find_network
 from cosen.networks.precision import resolve_precision
-from cosen.training.config import TrainConfig, make_config
-from cosen.training.execution import Execution, check_baseline, make_setting, needs_baseline
-from cosen.training.loop import Watcher
-from cosen.training.run_folder import EpochRecord, RunFolder
+from cosen.training.config import TrainConfig
+from cosen.training.context import RunContext, check_baseline, make_setting
+from cosen.training.loop import Callbacks, Diverged
+from cosen.training.records import DataRecord, EpochRecord, ModelInfo, RunRecord, SplitCounts
+from cosen.training.run_folder import RunFolder
 from cosen.training.task import Task, make_task, resolve_device
-from cosen.training.tuned import check_trials, with_tuned_costs
 
-VERSIONED = ("torch", "numpy", "pillow", "lightning-fabric", "kornia", "scikit-learn")
+OTHER_FAILED = "another process of this run has failed"
 
 
-def train(
+@dataclass(frozen=True)
+class Inputs:
+    """What a user can pass besides settings.
+
+    A method that starts from a baseline uses the finished run in ``baseline``, on the same split.
+    Without it, a baseline is trained first, in the run folder.
+    """
+
+    data: LabelledImages | None = None  # instead of config.data
+    method: Method | None = None  # instead of config.method
+    network: Callable[[], nn.Module] | None = None  # instead of config.network
+    baseline: Path | None = None
+    model: ModelInfo | None = None  # chosen before, for the same data and settings
+
+
+def train_run(
     config: TrainConfig,
     out: Path,
     *,
     resume: bool = False,
-    method: Method | None = None,
-    network: Callable[[], nn.Module] | None = None,
-    baseline: Path | None = None,
-    watcher: Watcher | None = None,
-    progress: Progress | None = None,
+    inputs: Inputs | None = None,
+    callbacks: Callbacks | None = None,
 ) -> RunFolder:
-    """Train as the configuration says, and leave everything in a run folder.
+    """Train, and write everything to a run folder.
 
     Args:
-        config: The configuration.
+        config: The settings.
         out: The run folder.
-        resume: Go on with a run that was cut off; its own configuration counts then.
-        method: One of your own, in place of a named one.
-        network: Makes a module of your own, from images to logits, in place of a named network;
-            its last linear layer is taken as the output. Hand it to ``load_model`` as well.
-        baseline: A finished run of the baseline on the same split, for a method that starts from
-            one; without it, one is trained first, in the run folder.
-        watcher: Told of batches and epochs.
-        progress: Told how far decoding and embedding are.
+        resume: Continue a run that was stopped; its own settings are used.
+        inputs: Data, method, network or baseline as objects.
+        callbacks: Called with progress.
     """
-    run = RunFolder(out)
-    if method is not None:
-        config = replace(config, method=method.name, options={})
+    run, inputs, callbacks = RunFolder(out), inputs or Inputs(), callbacks or Callbacks()
     if resume:
-        config = saved_config(RunFolder.existing(out))
-        _check_data_is_there(out, config)
-    elif run.has_run and _is_first_process():
+        config = RunFolder.existing(out).record().config
+        _check_data_exists(out, config, inputs)
+    elif run.has_run and is_first_process():
         raise RunError(
-            f"{out} holds a run already: go on with it (--resume {out}), or use another --out"
+            f"{out} already holds a run: resume it (--resume {out}), or use another --out"
         )
-    check_config(config, method=method)
-    method = method or make_method(config.method, config.options)
-    if baseline is not None and not method.starts_from_baseline:
-        raise InputError(f"method {method.name} starts from nothing: leave the baseline out")
-    if baseline is None and resume and run.about().get("starts_from"):
-        baseline = Path(run.about()["starts_from"])
-    with _held(run):
-        if not resume and _is_first_process():
-            from_run = {"starts_from": str(baseline.absolute())} if baseline else {}
-            run.write_about(describe_start(config) | from_run)  # from now on it can be resumed
-        fabric = make_fabric(config)
-        fabric.launch()
-        try:
-            wish = _Wish(network, baseline, watcher or Watcher(), progress)
-            config, method = with_tuned_costs(
-                config, method, run, wish.watcher, own_network=network is not None
-            )
-            _train(config, method, run, fabric, wish)
-        except Exception as error:
-            if _is_first_process() and not run.has_checkpoint:
-                run.forget()  # a mistake before anything was learned: the folder is free again
-            is_other = fabric.world_size > 1 and not fabric.is_global_zero
-            if is_other and isinstance(error, RuntimeError):
-                raise RunError("another process of this run has failed") from error
-            raise
-        else:
-            _leave_processes(fabric)
+    if inputs.method is not None:
+        config = replace(config, method=inputs.method.name, options={})
+    method = inputs.method or make_method(config.method, config.options)
+    check_config(config, method)
+    if inputs.baseline is not None and not method.starts_from_baseline:
+        raise InputError(f"method {method.name} does not use a baseline: remove --baseline")
+    with _session(config, run, inputs, resume=resume) as fabric:
+        if isinstance(method, CosenPaper) and method.trials:
+            from cosen.training.tuning import tune_in_run  # slow to import, and rarely needed
+
+            config, method = tune_in_run(config, method, run, inputs, callbacks)
+        with _tensorboard(run, fabric, callbacks) as watched:
+            method.run(_prepare(config, method, run, fabric, inputs, watched))
     return run
 
 
-def _check_data_is_there(out: Path, config: TrainConfig) -> None:
-    """Refuse to go on in another folder than that which the data was named from."""
-    path = Path(config.data).expanduser()
-    is_named = config.data.partition(":")[0] in NAMED
-    if not (is_named or path.is_absolute() or path.exists()):
-        raise RunError(
-            f"{out} was trained on {config.data}, which is not there from {Path.cwd()}: go on in "
-            "the folder where the run was started"
-        )
-
-
-def check_config(config: TrainConfig, *, method: Method | None = None) -> None:
-    """Refuse what can be seen to be wrong before any image is read."""
+def check_config(config: TrainConfig, method: Method) -> None:
+    """Raise an error for settings that are wrong whatever the data is."""
     resolve_device(config.device)
     if config.imbalance:
         parse_imbalance(config.imbalance)
     if config.network != "auto":
         find_network(config.network)
     check_names(config.augment)
-    check_trials(config, method or make_method(config.method, config.options))
+    processes = config.devices
+    if torch.distributed.is_torchelastic_launched():  # torchrun decides
+        processes = int(os.environ["WORLD_SIZE"])
+    if isinstance(method, CosenPaper) and method.trials and processes > 1:
+        raise InputError(
+            f"trials need a run in one process, but this one has {processes}: find the options "
+            "with cosen tune first, then train with --config tuned.toml"
+        )
 
 
-def saved_config(run: RunFolder) -> TrainConfig:
-    """The configuration that a run was started with."""
-    return make_config(run.about()["config"])
+def _check_data_exists(out: Path, config: TrainConfig, inputs: Inputs) -> None:
+    """Raise an error if a relative path to the data does not exist from here."""
+    path = Path(config.data).expanduser()
+    is_named = config.data.partition(":")[0] in NAMED
+    if inputs.data is None and not (is_named or path.is_absolute() or path.exists()):
+        raise RunError(
+            f"{out} was trained on {config.data}, which does not exist in {Path.cwd()}: resume it "
+            "from the folder where it was started"
+        )
+
+
+@contextmanager
+def _session(
+    config: TrainConfig, run: RunFolder, inputs: Inputs, *, resume: bool
+) -> Iterator[Fabric]:
+    """Lock the folder, start the processes, and clean up after an error."""
+    first = is_first_process()
+    with run.in_use() if first else nullcontext():
+        if first and not resume:
+            baseline = str(inputs.baseline.absolute()) if inputs.baseline else None
+            RunRecord.now(config, baseline=baseline).write(run.path)  # can be resumed now
+        fabric = make_fabric(config)
+        fabric.launch()
+        try:
+            yield fabric
+        except Exception as error:
+            if first and not run.has_checkpoint:
+                # nothing was learned yet: the folder is free again
+                (run.path / RunRecord.FILE).unlink(missing_ok=True)
+                shutil.rmtree(run.path / "tensorboard", ignore_errors=True)
+            if fabric.global_rank and isinstance(error, RuntimeError):
+                raise RunError(OTHER_FAILED) from error
+            if isinstance(error, Diverged) and run.has_checkpoint:
+                epochs = len(run.history())
+                raise RunError(f"{error}; epochs 1 to {epochs} are kept in {run.path}") from error
+            raise
+        gc.collect()  # what still refers to the process group may abort the interpreter
+        if fabric.world_size > 1 and torch.distributed.is_initialized():
+            torch.distributed.barrier()
+            torch.distributed.destroy_process_group()
 
 
 def make_fabric(config: TrainConfig) -> Fabric:
-    """Lightning Fabric for the configured device, precision and number of processes."""
+    """Make Lightning Fabric for the device, the precision and the number of processes."""
     device = resolve_device(config.device)
     half = resolve_precision(config.precision, device) == torch.bfloat16
     devices, nodes = config.devices, 1
-    if torch.distributed.is_torchelastic_launched():  # by torchrun, which decides
+    if torch.distributed.is_torchelastic_launched():  # torchrun decides
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // devices
     for name in ("lightning_fabric", "lightning.fabric"):
@@ -149,131 +168,96 @@ def make_fabric(config: TrainConfig) -> Fabric:
     )
 
 
-@dataclass(frozen=True)
-class _Wish:
-    """What the user brings besides a configuration, and wants to be told."""
-
-    network: Callable[[], nn.Module] | None
-    baseline: Path | None
-    watcher: Watcher
-    progress: Progress | None
-
-
-def _train(
-    config: TrainConfig, method: Method, run: RunFolder, fabric: Fabric, wish: _Wish
-) -> None:
-    about = run.about()
+def _prepare(
+    config: TrainConfig,
+    method: Method,
+    run: RunFolder,
+    fabric: Fabric,
+    inputs: Inputs,
+    callbacks: Callbacks,
+) -> RunContext:
+    """Read the data, check the method on it, and train the baseline that the method needs."""
+    record = run.record()
+    known = record.data is not None and record.data.misclassification_costs is not None
     task = make_task(
         config,
-        progress=wish.progress if fabric.is_global_zero else None,
-        expert=about.get("expert"),
-        own_network=wish.network,
+        data=inputs.data,
+        network=inputs.network,
+        model=inputs.model,
+        objective=record.objective if known else None,
+        progress=callbacks.reading if fabric.is_global_zero else None,
     )
-    method.check(make_setting(config, task))
+    context = RunContext(config, task, make_setting(config, task), run, fabric, callbacks)
+    method.check(context.setting)
     if fabric.is_global_zero and not run.has_checkpoint:
-        run.write_about(about | _facts(task))
-    baseline = None
-    if needs_baseline(method, task):
-        baseline = _baseline(config, method, run, fabric, wish)
-        check_baseline(baseline, config, task)
-    with _Logs(run, fabric, wish.watcher) as logs:
-        Execution(config, task, run, fabric, baseline).carry_out(method, lambda: logs.watcher)
+        record.changed(data=_data_record(task)).write(run.path)
+    if not method.needs_baseline(has_features=task.features is not None):
+        return context
+    given = inputs.baseline or (Path(record.baseline) if record.baseline else None)
+    baseline = RunFolder.existing(given) if given else _train_baseline(context, method)
+    check_baseline(baseline, config, task)
+    return replace(context, baseline=baseline)
 
 
-def _baseline(
-    config: TrainConfig, method: Method, run: RunFolder, fabric: Fabric, wish: _Wish
-) -> RunFolder:
-    """The baseline that the method starts from: the one given, or one trained in the run folder."""
-    if wish.baseline is not None:
-        return RunFolder.existing(wish.baseline)
+def _train_baseline(context: RunContext, method: Method) -> RunFolder:
+    """Train the baseline in the run folder, unless it is there."""
+    run, fabric, callbacks = context.run, context.fabric, context.callbacks
     inner = RunFolder(run.path / "baseline")
-    plain = replace(config, method=Baseline.name, options={})
-    # looked at by one process, which may then remove it
-    is_of_this_run = fabric.is_global_zero and inner.has_run and saved_config(inner) == plain
-    if fabric.broadcast(is_of_this_run and inner.is_finished):
+    config = replace(context.config, method=Baseline.name, options={})
+    # only one process looks, because it may remove the folder
+    is_same = fabric.is_global_zero and inner.has_run and inner.record().config == config
+    if fabric.broadcast(is_same and inner.is_finished):
         return inner
-    if fabric.is_global_zero and not is_of_this_run:
-        shutil.rmtree(inner.path, ignore_errors=True)  # of an attempt with other settings
+    if fabric.is_global_zero and not is_same:
+        shutil.rmtree(inner.path, ignore_errors=True)  # an attempt with other settings
         inner.path.mkdir()
-        inner.write_about(describe_start(plain))
+        RunRecord.now(config, data=_data_record(context.task)).write(inner.path)
     fabric.barrier()
-    wish.watcher.phase(f"Training the baseline that {method.name} starts from")
-    _train(plain, Baseline(), inner, fabric, wish)
+    callbacks.phase(f"Training the baseline that {method.name} starts from")
+    with _tensorboard(inner, fabric, callbacks) as watched:
+        Baseline().run(replace(context, config=config, run=inner, callbacks=watched))
     fabric.barrier()  # it is written
-    wish.watcher.phase(f"Training {method.name}")
+    callbacks.phase(f"Training {method.name}")
     return inner
 
 
-def describe_start(config: TrainConfig) -> dict[str, Any]:
-    """What is known of a run before its data is read."""
-    return {
-        "cosen": cosen.__version__,
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": ["cosen", *sys.argv[1:]],
-        "config": config.as_json(),
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in VERSIONED},
-        "platform": platform.platform(),
-    }
+def _data_record(task: Task) -> DataRecord:
+    costs, splits = task.objective.misclassification_costs, task.splits
+    train, val, test = (part.class_counts for part in (splits.train, splits.val, splits.test))
+    return DataRecord(
+        fingerprint=task.fingerprint,
+        class_names=task.model.class_names,
+        class_counts=SplitCounts(train=train, val=val, test=test),
+        network=task.model.network,
+        size=task.model.preprocess.shape,
+        misclassification_costs=None if costs is None else tuple(map(tuple, costs.tolist())),
+    )
 
 
-def _facts(task: Task) -> dict[str, Any]:
-    """What is known once the data is read and split."""
-    parts = {"train": task.splits.train, "val": task.splits.val, "test": task.splits.test}
-    facts: dict[str, Any] = {
-        "fingerprint": task.fingerprint,
-        "class_names": task.facts.class_names,
-        "class_counts": {name: part.class_counts.tolist() for name, part in parts.items()},
-        "network": {"name": task.facts.network, "size": task.facts.preprocess.shape},
-    }
-    if isinstance(task.objective, Tensor):
-        facts["expert"] = task.objective.tolist()
-    return facts
-
-
-def _is_first_process() -> bool:
-    """Whether this is the process that writes; known before the processes have met."""
+def is_first_process() -> bool:
+    """Whether this process writes the files; known before the processes have met."""
     return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
 
 
-def _held(run: RunFolder) -> AbstractContextManager[None]:
-    """The first process holds the run folder; the others rely on it."""
-    return run.in_use() if _is_first_process() else nullcontext()
+@contextmanager
+def _tensorboard(run: RunFolder, fabric: Fabric, callbacks: Callbacks) -> Iterator[Callbacks]:
+    """Write the curves for TensorBoard; only the first process reports progress."""
+    if not fabric.is_global_zero:
+        yield Callbacks()
+        return
+    from torch.utils.tensorboard import SummaryWriter
 
+    writer = SummaryWriter(str(run.path / "tensorboard"))
 
-class _Logs:
-    """Writes the curves for TensorBoard beside telling the watcher."""
+    def epoch(record: EpochRecord) -> None:
+        for name in ("train_loss", "train_error", "val_error", "mean_recall", "rare_recall"):
+            value = getattr(record, name)
+            if value is not None:
+                writer.add_scalar(name, value, record.epoch)
+        writer.flush()
+        callbacks.epoch(record)
 
-    def __init__(self, run: RunFolder, fabric: Fabric, watcher: Watcher) -> None:
-        self._folder = run.path / "tensorboard" if fabric.is_global_zero else None
-        self._watcher = watcher
-        self._close: Callable[[], None] = lambda: None
-        self.watcher = Watcher()
-
-    def __enter__(self) -> "_Logs":
-        if self._folder is None:
-            return self
-        from torch.utils.tensorboard import SummaryWriter
-
-        writer = SummaryWriter(str(self._folder))
-        self._close = writer.close
-
-        def epoch(record: EpochRecord) -> None:
-            for name in ("train_loss", "train_error", "val_error", "mean_recall", "rare_recall"):
-                writer.add_scalar(name, getattr(record, name), record.epoch)
-            writer.flush()
-            self._watcher.epoch(record)
-
-        self.watcher = replace(self._watcher, epoch=epoch)
-        return self
-
-    def __exit__(self, *problem: Any) -> None:
-        self._close()
-
-
-def _leave_processes(fabric: Fabric) -> None:
-    """Leave the process group; on the CPU, what still holds on to it may abort the interpreter."""
-    gc.collect()
-    if fabric.world_size > 1 and torch.distributed.is_initialized():
-        torch.distributed.barrier()
-        torch.distributed.destroy_process_group()
+    try:
+        yield replace(callbacks, epoch=epoch)
+    finally:
+        writer.close()

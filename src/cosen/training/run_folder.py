@@ -1,98 +1,60 @@
-"""The run folder: the one thing that passes between training and everything after it.
+"""The run folder: all that training leaves, and all that later commands read.
 
-| file | what it holds |
+| file | contents |
 |---|---|
-| ``run.json`` | the resolved configuration, versions, the data's fingerprint, the command |
-| ``history.csv`` | a line for each epoch |
+| ``run.json`` | settings, versions, the fingerprint of the data, the command |
+| ``history.csv`` | one line per epoch |
 | ``costs/0001.safetensors`` | costs, T, R and S of each step |
-| ``checkpoint.pt`` | all that is needed to go on; ``checkpoint-before.pt`` is the one before |
+| ``checkpoint.pt`` | the state to resume from; ``checkpoint-before.pt`` is the one before |
 | ``model.safetensors``, ``model.json`` | the best network, its classes and preprocessing |
-| ``predictions.safetensors`` | logits and targets of every test and validation image |
-| ``metrics.json`` | what the test set says |
-| ``thumbnails.json`` | small pictures of test images it got wrong, and of some it got right |
+| ``predictions.safetensors``, ``.json`` | logits, targets and names of validation and test images |
+| ``metrics.json`` | the metrics on validation and test images |
+| ``thumbnails.json`` | small pictures of test images |
 | ``tensorboard/`` | the curves |
 """
 
 import csv
-import json
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
+from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from cosen.costs import CostStep, Objective
+from cosen.costs import CostStep
 from cosen.errors import RunError
-from cosen.training.files import make_folder, write_text, write_with
-
-
-@dataclass(frozen=True)
-class EpochRecord:
-    """One line of the history.
-
-    Attributes:
-        epoch: Counted from 1.
-        lr: The learning rate at its end.
-        train_loss: The mean loss.
-        train_error: The share of training samples that were wrong, as they were trained on.
-        val_error: What the objective measures.
-        val_accuracy: Overall.
-        mean_recall: On validation.
-        rare_recall: Mean recall of the rarest third of the classes, on validation.
-        seconds: Of the whole epoch.
-        images_per_second: In training, without validation and saving.
-        cost_accepted: Whether the last step of the costs was accepted, where costs are learned.
-        cost_lr: γ_ξ, where costs are learned.
-        best: Whether its validation error is the least so far, within noise: then it is the model
-            kept, unless a later one is.
-    """
-
-    epoch: int
-    lr: float
-    train_loss: float
-    train_error: float
-    val_error: float
-    val_accuracy: float
-    mean_recall: float
-    rare_recall: float
-    seconds: float
-    images_per_second: float
-    cost_accepted: bool | None
-    cost_lr: float | None
-    best: bool
+from cosen.networks.network import Outputs
+from cosen.training.files import make_folder, write_with
+from cosen.training.records import EpochRecord, ImageNames, RunMetrics, RunRecord
 
 
 class RunFolder:
-    """A run folder, for writing or for reading.
-
-    Args:
-        path: The folder.
-    """
+    """A run folder, for writing or for reading."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
 
     @classmethod
     def existing(cls, path: Path | str) -> "RunFolder":
-        """A folder that holds a run; anything else is refused."""
+        """Return a folder that holds a run; raise an error for any other."""
         run = cls(path)
         if not (run.path / "run.json").is_file():
             runs = sorted(run.path.glob("runs/*/*/run.json"))
-            hint = f"; a study has some, such as {runs[0].parent}" if runs else ""
-            raise RunError(f"{path} is not a run folder: there is no run.json in it{hint}")
+            hint = f"; it is a study, so name one of its runs: {runs[0].parent}" if runs else ""
+            raise RunError(f"{path} is not a run folder: it has no run.json{hint}")
         return run
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Hold the folder: a second process that wants to write to it is refused.
+        """Lock the folder for writing; a second process gets an error.
 
-        Where nothing came of it, no folder is left behind.
+        A folder that stays empty is removed.
         """
         ancestors = [self.path, *self.path.parents]
         made = [folder for folder in ancestors if not folder.exists()]
@@ -107,7 +69,7 @@ class RunFolder:
         try:
             yield
         finally:
-            with suppress(OSError):  # a folder that has something in it stays
+            with suppress(OSError):  # a folder with files stays
                 if all(entry.name == ".lock" for entry in self.path.iterdir()):
                     (self.path / ".lock").unlink()
                     for folder in made:
@@ -126,76 +88,53 @@ class RunFolder:
     def is_finished(self) -> bool:
         return (self.path / "metrics.json").exists()
 
-    # What it was made of
+    def record(self) -> RunRecord:
+        """Read ``run.json``."""
+        return RunRecord.read(self.path)
 
-    def write_about(self, about: dict[str, Any]) -> None:
-        write_text(self.path / "run.json", json.dumps(about, indent=2, ensure_ascii=False))
-
-    def forget(self) -> None:
-        """Take back that there is a run here."""
-        (self.path / "run.json").unlink(missing_ok=True)
-        shutil.rmtree(self.path / "tensorboard", ignore_errors=True)
-
-    def about(self) -> dict[str, Any]:
-        return self._read_json("run.json")
-
-    def objective(self) -> Objective:
-        """What validation measured: by name, or an expert's costs as they were at the time."""
-        about = self.about()
-        if "expert" in about:
-            return torch.tensor(about["expert"])
-        found: Objective = about["config"]["objective"]
-        return found
-
-    @property
-    def seconds(self) -> float | None:
-        """Of training, with those of the network that it started from; None before the end."""
-        found: float | None = self.about().get("seconds")
-        return found
-
-    # What happened
+    def metrics(self) -> RunMetrics:
+        """Read ``metrics.json``."""
+        return RunMetrics.read(self.path)
 
     def write_history(self, history: list[EpochRecord]) -> None:
+        """Write ``history.csv``."""
+
         def write(path: Path) -> None:
             with path.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, list(EpochRecord.__dataclass_fields__))
+                writer = csv.DictWriter(file, [field.name for field in fields(EpochRecord)])
                 writer.writeheader()
                 writer.writerows(asdict(record) for record in history)
 
         write_with(self.path / "history.csv", write)
 
-    def history(self) -> list[dict[str, str]]:
-        with (self.path / "history.csv").open(newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
+    def history(self) -> list[EpochRecord]:
+        """Read ``history.csv``; empty for a method that trains no network."""
+        path = self.path / "history.csv"
+        if not path.exists():
+            return []
+        epoch = TypeAdapter(EpochRecord)
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                return [
+                    epoch.validate_python({name: value or None for name, value in row.items()})
+                    for row in csv.DictReader(file)
+                ]
+        except (ValidationError, ValueError) as error:
+            raise RunError(f"{path} is damaged: {str(error).splitlines()[0]}") from error
 
     def write_cost_step(self, step: CostStep) -> None:
+        """Write the matrices of a step, and its numbers as metadata."""
         folder = self.path / "costs"
         folder.mkdir(exist_ok=True)
-        tensors = {
-            "costs": step.costs,
-            "target_costs": step.target_costs,
-            "confusion": step.confusion,
-        }
-        if step.separability is not None:
-            tensors["separability"] = step.separability
-        facts = {
-            "val_error": repr(step.val_error),
-            "best_error": repr(step.best_error),
-            "accepted": str(step.accepted),
-            "cost_lr": repr(step.cost_lr),
-            **{name: repr(value) for name, value in step.strengths.items()},
-        }
-        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        write_with(
-            folder / f"{step.number:04d}.safetensors",
-            lambda path: save_file(plain, path, metadata=facts),
-        )
-
-    def cost_steps(self) -> list[dict[str, Tensor]]:
-        """The matrices of every step, in order."""
-        return [load_file(path) for path in sorted((self.path / "costs").glob("*.safetensors"))]
-
-    # How to go on
+        tensors, numbers = {}, {}
+        for field in fields(step):
+            value = getattr(step, field.name)
+            if isinstance(value, Tensor):
+                tensors[field.name] = value.detach().cpu().contiguous()
+            elif isinstance(value, int | float) and field.name != "number":
+                numbers[field.name] = repr(value)
+        file = folder / f"{step.number:04d}.safetensors"
+        write_with(file, lambda path: save_file(tensors, path, metadata=numbers))
 
     def write_checkpoint(self, state: dict[str, Any]) -> None:
         """Keep the state, and the one before it."""
@@ -206,50 +145,47 @@ class RunFolder:
         (self.path / "checkpoint-new.pt").replace(last)
 
     def checkpoint(self) -> dict[str, Any] | None:
-        """The last state, or None where there is none yet; never runs code from the file."""
+        """Read the last state, or return None if there is none; never runs code from the file."""
         for name in ("checkpoint.pt", "checkpoint-new.pt", "checkpoint-before.pt"):
             path = self.path / name
             if not path.exists():
-                continue  # killed between two moves: the next one is whole
+                continue  # killed between two moves: the next one is complete
             try:
                 state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-            except Exception as error:  # torch raises many kinds for a damaged file
+            except Exception as error:  # torch raises many types for a damaged file
                 before = self.path / "checkpoint-before.pt"
                 hint = (
-                    f"; the one before it is whole: to go on from it, remove {path.name}"
+                    f"; to resume from the one before it, remove {path.name}"
                     if path != before and before.exists()
-                    else "; start anew in another folder"
+                    else "; start a new run in another folder"
                 )
                 raise RunError(f"{path} is damaged and cannot be read{hint}") from error
             return state
         return None
 
-    # What came out
+    def write_predictions(self, outputs: Mapping[str, Outputs], names: ImageNames) -> None:
+        """Write logits and targets of validation and test images, and the images' names."""
+        tensors = {}
+        for part, found in outputs.items():
+            tensors[f"{part}_logits"] = found.logits.detach().cpu().contiguous()
+            tensors[f"{part}_target"] = found.target.detach().cpu().contiguous()
+        write_with(self.path / "predictions.safetensors", lambda path: save_file(tensors, path))
+        names.write(self.path)
 
-    def write_predictions(self, tensors: dict[str, Tensor], names: dict[str, list[str]]) -> None:
-        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        write_with(self.path / "predictions.safetensors", lambda path: save_file(plain, path))
-        write_text(self.path / "predictions.json", json.dumps(names, ensure_ascii=False))
-
-    def predictions(self) -> tuple[dict[str, Tensor], dict[str, list[str]]]:
+    def predictions(self) -> dict[str, Outputs]:
+        """Read the outputs for validation and test images, by ``"val"`` and ``"test"``."""
         path = self.path / "predictions.safetensors"
         if not path.exists():
-            raise RunError(f"{self.path} has no predictions yet: finish it with --resume")
-        return load_file(path), self._read_json("predictions.json")
-
-    def write_metrics(self, metrics: dict[str, Any]) -> None:
-        write_text(self.path / "metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False))
-
-    def metrics(self) -> dict[str, Any]:
-        return self._read_json("metrics.json")
-
-    def _read_json(self, name: str) -> dict[str, Any]:
+            raise RunError(f"{self.path} has no predictions yet: resume it with --resume")
         try:
-            found: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise RunError(
-                f"{self.path} has no {name}: the run is not finished; go on with --resume"
-            ) from error
-        except json.JSONDecodeError as error:
-            raise RunError(f"{self.path / name} is damaged: {error}") from error
-        return found
+            tensors, found = load_file(path), {}
+            for part in ("val", "test"):
+                logits = tensors[f"{part}_logits"].float()
+                found[part] = Outputs(logits, logits[:, :0], tensors[f"{part}_target"].long())
+            return found
+        except (KeyError, ValueError, SafetensorError) as error:
+            raise RunError(f"{path} is damaged: {error}") from error
+
+    def image_names(self) -> ImageNames:
+        """Read the names of the images of :meth:`predictions`."""
+        return ImageNames.read(self.path)

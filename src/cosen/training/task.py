@@ -1,4 +1,4 @@
-"""From a configuration to what is trained on: splits, inputs, and the network that fits them."""
+"""Preparing a run: splits, inputs, and the network that fits them."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -9,28 +9,18 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
-from cosen.costs import Objective
+from cosen.costs import OVERALL, Objective
 from cosen.data.augmentation import Augmentation
-from cosen.data.batches import (
-    GREY,
-    IMAGENET,
-    Batch,
-    Batches,
-    FeatureBatches,
-    Normalise,
-    Share,
-)
+from cosen.data.batches import GREY, IMAGENET, Batch, Batches, FeatureBatches, Normalise, Share
 from cosen.data.cache_folder import key_of
-from cosen.data.decoding import Progress
+from cosen.data.decoding import Preprocess, Progress
 from cosen.data.features import embed
 from cosen.data.image_cache import DecodedImages, decode_images
 from cosen.data.imbalance import parse_imbalance
 from cosen.data.labelled import LabelledImages
-from cosen.data.open import open_data
-from cosen.data.preprocess import Preprocess
+from cosen.data.sources import open_data
 from cosen.data.splits import (
     CountSplit,
     FoldSplit,
@@ -41,55 +31,35 @@ from cosen.data.splits import (
     split_images,
 )
 from cosen.errors import BrokenImageError, DataError, InputError
-from cosen.methods.cost_table import read_misclassification_costs
 from cosen.networks import NETWORKS, find_network
 from cosen.networks.freezing import freeze
 from cosen.networks.vgg import VGG16Features
 from cosen.networks.weights import fetch_weights, load_weights
 from cosen.training.config import TrainConfig
-from cosen.training.model_file import OWN, ImageClassifier, ModelFacts, make_network
+from cosen.training.model_file import OWN, make_network
+from cosen.training.records import ModelInfo
 
 SMALL = 64
-"""Images up to this side go to the small network as they are."""
-
-DOWNLOADABLE = ("vgg16",)
-"""Weights that can be asked for by name."""
+"""Largest image side for which the small network does not shrink images."""
 
 FEATURE_SIZE = 128
-"""The side of images whose features are computed by VGG-16, unless told otherwise."""
+"""Default image size for features of VGG-16."""
 
 _log = logging.getLogger("cosen")
 
 
 @dataclass(frozen=True)
 class Task:
-    """What there is to train.
-
-    Attributes:
-        splits: The data, taken apart.
-        facts: What is known of the model before it is trained.
-        fingerprint: Changes with any image, label or place in the splits.
-        decoded: The pixels.
-        features: The features of all images, where the network takes features.
-        backbone: What computed them.
-        objective: What validation measures.
-        own_network: Makes the user's own network, where it is not one of ours.
-        resampled: Features and classes to train on in place of those of the training split.
-    """
+    """The data and the network of a run."""
 
     splits: Splits
-    facts: ModelFacts
-    fingerprint: str
-    decoded: DecodedImages
-    features: Tensor | None = None
-    backbone: nn.Module | None = None
-    objective: Objective = "overall"
-    own_network: Callable[[], nn.Module] | None = None
-    resampled: tuple[Tensor, Tensor] | None = None
-
-    @property
-    def num_classes(self) -> int:
-        return len(self.facts.class_names)
+    model: ModelInfo
+    fingerprint: str  # changes with any image, label or split
+    decoded: DecodedImages  # the pixels of all images
+    features: Tensor | None = None  # of all images, if the network takes features
+    backbone: nn.Module | None = None  # the network that computed them
+    objective: Objective = OVERALL  # what validation measures
+    own_network: Callable[[], nn.Module] | None = None  # makes the user's network
 
     def batches(
         self,
@@ -100,15 +70,20 @@ class Task:
         augment: Augmentation | None = None,
         device: torch.device | str = "cpu",
         share: Share | None = None,
-        chances: Tensor | None = None,
+        class_draws: np.ndarray | None = None,
     ) -> Iterable[Batch]:
-        """A pass over a part of the data, images or features as the network takes them."""
+        """Return the batches of a split, as images or features; see :class:`Batches`.
+
+        ``class_draws`` is how often each class is drawn, relative to the others, shape ``(C,)``;
+        None draws each sample once.
+        """
+        chances = None if class_draws is None else torch.from_numpy(class_draws[part.labels])
         if self.features is None:
             return Batches(
                 self.decoded,
                 part,
                 batch_size=batch_size,
-                normalise=self.facts.normalise,
+                normalise=self.model.normalise,
                 order=order,
                 augment=augment,
                 device=device,
@@ -126,92 +101,55 @@ class Task:
             chances=chances,
         )
 
-    def train_batches(
-        self,
-        *,
-        batch_size: int,
-        order: torch.Generator,
-        class_draws: np.ndarray | None = None,
-        augment: Augmentation | None = None,
-        device: torch.device | str = "cpu",
-        share: Share | None = None,
-    ) -> Iterable[Batch]:
-        """A pass over what is trained on, in random order.
-
-        Args:
-            batch_size: Samples in a batch, over all processes.
-            order: Draws the order.
-            class_draws: How often a sample of each class is drawn, against the others, shape
-                ``(C,)``; None takes each once.
-            augment: Changes images, or None.
-            device: Where the tensors go.
-            share: Which of several processes this is.
-        """
-        labels = self.splits.train.labels
-        if self.resampled is not None:
-            features, target = self.resampled
-            return FeatureBatches(
-                features, target, batch_size=batch_size, order=order, device=device, share=share
-            )
-        chances = None if class_draws is None else torch.from_numpy(class_draws[labels])
-        return self.batches(
-            self.splits.train,
-            batch_size=batch_size,
-            order=order,
-            augment=augment,
-            device=device,
-            share=share,
-            chances=chances,
-        )
-
-    @property
-    def train_size(self) -> int:
-        """Samples in a pass over what is trained on."""
-        return len(self.splits.train if self.resampled is None else self.resampled[1])
-
     def feature_rows(self, part: LabelledImages) -> Tensor:
-        """Where the features of a part stand in :attr:`features`."""
-        # they are in the order of the decoded data, whose rows ascend
+        """Return the rows of a split in :attr:`features`."""
+        # features are in the order of the decoded data, whose rows ascend
         return torch.from_numpy(np.searchsorted(self.decoded.data.rows, part.rows))
 
     def network(self, config: TrainConfig) -> nn.Module:
-        """A new network for this task, its weights drawn from torch's generator or loaded."""
-        network = make_network(
-            self.facts.network, self.num_classes, self.facts.options, own=self.own_network
-        )
+        """Make the network, with random or pretrained weights."""
+        model, classes = self.model, len(self.model.class_names)
+        network = make_network(model.network, classes, model.options, own=self.own_network)
         if config.weights and self.backbone is None:
             loaded = load_weights(network, _weights_file(config.weights))
             if loaded.random:
-                _log.warning("drawn at random, not in the file: %s", ", ".join(loaded.random))
+                _log.warning(
+                    "layers that are not in the weights file start at random: %s",
+                    ", ".join(loaded.random),
+                )
         if config.freeze:
             freeze(network, config.freeze)
         return network
-
-    def classifier(self, network: nn.Module) -> ImageClassifier:
-        """From images to logits, whatever the network takes."""
-        return ImageClassifier(network, self.backbone)
 
 
 def make_task(
     config: TrainConfig,
     *,
+    data: LabelledImages | None = None,
+    network: Callable[[], nn.Module] | None = None,
+    model: ModelInfo | None = None,
+    objective: Objective | None = None,
     progress: Progress | None = None,
-    expert: list[list[float]] | None = None,
-    own_network: Callable[[], nn.Module] | None = None,
 ) -> Task:
-    """Read, decode and split the data, and choose the network, as the configuration says.
+    """Read, decode and split the data, and choose the network.
 
     Args:
-        config: The configuration.
-        progress: Told how far it is.
-        expert: Misclassification costs that were read before, in place of ``config.expert``.
-        own_network: Makes the user's own network, in place of a named one.
+        config: The settings.
+        data: The data, if ``config.data`` does not name it.
+        network: Makes the user's own network, instead of ``config.network``.
+        model: Network and preprocessing, if they were chosen before for the same data.
+        objective: The objective, if misclassification costs were read before.
+        progress: Callback for progress.
     """
-    root = Path(config.data_root).expanduser() if config.data_root else None
-    data = open_data(config.data, root=root, exclude=config.exclude)
+    if data is None:
+        root = Path(config.data_root).expanduser() if config.data_root else None
+        data = open_data(config.data, root=root, exclude=config.exclude)
     how = parse_split(config.split, data)
-    name, preprocess, normalise = _choose_network(config, data)
-    if own_network is not None:
+    if model is None:
+        name, preprocess, normalise = _choose_network(config, data)
+    else:
+        name, preprocess, normalise = model.network, model.preprocess, model.normalise
+    if network is not None:
         name = OWN
     decoded = decode_images(data, preprocess, skip_broken=config.skip_broken, progress=progress)
     splits = split_images(
@@ -225,7 +163,7 @@ def make_task(
         why = "every class has fewer than three training images: add some"
         if not config.validation:
             why = "validation is 0: set it to a share such as 0.05"
-        raise DataError(f"{data.source}: nothing is left to validate on, as {why}")
+        raise DataError(f"{data.source}: there are no validation images, because {why}")
     backbone, features = None, None
     options: dict[str, Any] = {"channels": preprocess.channels, **config.network_options}
     if name == "head":
@@ -240,35 +178,32 @@ def make_task(
         )
         backbone.to("cpu")
         options = {"in_features": features.shape[1], "normalise": True, **config.network_options}
-    facts = ModelFacts(
+    model = ModelInfo(
         network=name,
         options=options,
         class_names=data.class_names,
-        class_counts=tuple(splits.train.class_counts.tolist()),
+        class_counts=splits.train.class_counts,
         preprocess=preprocess,
         normalise=normalise,
         features="vgg16" if backbone is not None else "",
     )
+    objective = objective or Objective.read(config.objective, data.class_names)
+    costs = objective.misclassification_costs
     parts = (splits.train, splits.val, splits.test)
-    objective: Objective = config.objective
-    if expert is not None:
-        objective = torch.tensor(expert)
-    elif config.expert:
-        objective = read_misclassification_costs(Path(config.expert).expanduser(), data.class_names)
     fingerprint = key_of(
         decoded.key,
         data.class_names,
-        objective.numpy().tobytes() if isinstance(objective, Tensor) else objective,
+        objective.name if costs is None else costs.numpy().tobytes(),
         *(array.tobytes() for part in parts for array in (part.rows, part.labels)),
     )
-    return Task(splits, facts, fingerprint, decoded, features, backbone, objective, own_network)
+    return Task(splits, model, fingerprint, decoded, features, backbone, objective, network)
 
 
 def parse_split(text: str, data: LabelledImages) -> Split:
-    """The kind of split that a text such as ``fraction:0.6`` or ``fold:1/3`` asks for.
+    """Parse a split such as ``fraction:0.6`` or ``fold:1/3``.
 
-    Folds are counted from 1. ``fold:seed/3`` takes them in turn by the seed of the run, so that
-    three seeds are one whole cross-validation.
+    Folds are numbered from 1. With ``fold:seed/3`` the seed selects the fold, so that three seeds
+    are one cross-validation.
     """
     kind, _, value = text.partition(":")
     try:
@@ -290,26 +225,27 @@ def parse_split(text: str, data: LabelledImages) -> Split:
     except ValueError:
         pass
     raise InputError(
-        f"split {text!r} is not known: write auto, official, fraction:0.6, count:30, count:30/50, "
+        f"split {text!r} is unknown: use auto, official, fraction:0.6, count:30, count:30/50, "
         "fold:1/3 or fold:seed/3"
     )
 
 
 def resolve_device(device: str) -> str:
-    """``auto`` is the accelerator of this machine if it has one."""
+    """Resolve ``auto``: the accelerator of this machine, if it has one."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not available.get(device, True):
-        raise InputError(f"there is no {device} device here: use --device cpu or auto")
+        raise InputError(f"this machine has no {device} device: use --device cpu or auto")
     if device != "auto":
         return device
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    return next((name for name, is_here in available.items() if is_here), "cpu")
 
 
 def _choose_network(config: TrainConfig, data: LabelledImages) -> tuple[str, Preprocess, Normalise]:
-    """The network, the size it sees, and the scale of its channels."""
-    sample = _sample_images(data)
+    """Return the network, the image size, and the normalisation."""
+    sample = []
+    for row in data.rows[:: max(1, len(data) // 20)][:20]:
+        with suppress(BrokenImageError):  # reported when all images are decoded
+            sample.append(data.images.open(int(row)))
     side = int(np.median([max(image.size) for image in sample])) if sample else SMALL
     grey = bool(sample) and all(image.mode == "L" for image in sample)
     channels: Literal[1, 3] = 1 if grey else 3
@@ -320,12 +256,12 @@ def _choose_network(config: TrainConfig, data: LabelledImages) -> tuple[str, Pre
             name = "head"
         elif side > SMALL:
             _log.warning(
-                "images are large and there are no pre-trained weights: a small network sees them "
-                "at %d pixels; VGG-16's weights (--weights FILE) would do better",
+                "without pretrained weights a small network is trained on images of %d pixels; "
+                "VGG-16's weights (--weights FILE) give better results",
                 config.size or SMALL,
             )
     if name not in NETWORKS:
-        find_network(name)  # raises the error that lists the choices
+        find_network(name)  # raises
     usual = NETWORKS[name].image_size
     if name in ("small-cnn", "resnet32"):
         usual = min(side, SMALL)
@@ -336,26 +272,17 @@ def _choose_network(config: TrainConfig, data: LabelledImages) -> tuple[str, Pre
     return name, preprocess, IMAGENET if channels == 3 else GREY
 
 
-def _sample_images(data: LabelledImages) -> list[Image.Image]:
-    """Some images of the data; broken ones are passed over here and named when all are decoded."""
-    sample = []
-    for row in data.rows[:: max(1, len(data) // 20)][:20]:
-        with suppress(BrokenImageError):
-            sample.append(data.images.open(int(row)))
-    return sample
-
-
 def _weights_file(weights: str) -> Path:
-    """The file that ``--weights`` names; ``vgg16`` is downloaded once."""
+    """Return the file of ``--weights``; ``vgg16`` is downloaded once."""
     path = Path(weights).expanduser()
-    return fetch_weights(weights) if weights in DOWNLOADABLE and not path.exists() else path
+    return fetch_weights(weights) if weights == "vgg16" and not path.exists() else path
 
 
 def _backbone(config: TrainConfig) -> nn.Module:
     if not config.weights:
         raise InputError(
-            "network 'head' trains on features of VGG-16: name a file of its weights with "
-            "--weights (or --weights vgg16 to download it), or take --network small-cnn"
+            "network 'head' needs VGG-16's weights: give a file with --weights FILE, download it "
+            "with --weights vgg16, or use --network small-cnn"
         )
     backbone = VGG16Features()
     loaded = load_weights(backbone, _weights_file(config.weights))

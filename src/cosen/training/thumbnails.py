@@ -1,13 +1,13 @@
-"""Small pictures of test images, kept with a run: a report of it then needs no access to the data.
+"""Small pictures of test images, stored with a run so that its report does not need the data.
 
-``thumbnails.json`` has the images that the run got wrong, rare classes first, and a few of each
-class that it got right, by their rows in the test split. Their number and size are bounded.
+``thumbnails.json`` has images that the run got wrong, rare classes first, and a few of each class
+that it got right, by their rows in the test split. Their number and size are bounded.
 """
 
 import base64
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
@@ -21,34 +21,23 @@ from cosen.training.files import write_text
 from cosen.training.run_folder import RunFolder
 
 FILE = "thumbnails.json"
-FORMAT = 1
 
 SIDE = 48
-"""The most pixels of a side; smaller images stay as they are."""
+"""Largest side in pixels; smaller images keep their size."""
 
 MOST_WRONG, MOST_RIGHT = 240, 120
-
 RIGHT_OF_A_CLASS = 2
 
 AT_ONCE = 6
-"""How many images of a class are taken before other classes get a turn."""
+"""Images of a class that are taken before those of other classes."""
 
 ROOM_FOR_WRONG, ROOM_FOR_RIGHT = 400_000, 180_000
-"""Characters; where pictures are hard to compress, fewer are kept."""
-
-QUALITY = 75
-"""Of JPEG."""
+"""Characters; fewer pictures are kept if they compress badly."""
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small picture.
-
-    Attributes:
-        image: A data URL: PNG or JPEG, whichever is smaller.
-        width: In pixels.
-        height: In pixels.
-    """
+    """A small picture: a data URL of a PNG or JPEG, whichever is smaller, and its size."""
 
     image: str
     width: int
@@ -63,31 +52,45 @@ def write_thumbnails(
     predicted: np.ndarray,
     class_counts: Sequence[int],
 ) -> None:
-    """Write ``thumbnails.json``, whole or not at all.
+    """Write ``thumbnails.json``.
 
     Args:
         run: The run folder.
         pixels: uint8, shape ``(images in the store, height, width, channels)``.
-        test: The test split, whose rows are those of the pixels.
-        predicted: The class that the run gives each test image, shape ``(n,)``.
-        class_counts: Training images of each class, which say what is rare.
+        test: The test split.
+        predicted: Predicted class of each test image, shape ``(n,)``.
+        class_counts: Training images per class, which decide what is rare.
     """
-    wrong = np.flatnonzero(predicted != test.labels)
-    right = np.flatnonzero(predicted == test.labels)
-    right = right[_first_of_each(test.labels[right], RIGHT_OF_A_CLASS)]
-    ranks = rarity_ranks(class_counts)[test.labels]
+    labels = test.labels
+    wrong = np.flatnonzero(predicted != labels)
+    of_classes = [
+        np.flatnonzero((predicted == label) & (labels == label))[:RIGHT_OF_A_CLASS]
+        for label in range(len(class_counts))
+    ]
+    right = np.sort(np.concatenate(of_classes))
+    ranks = rarity_ranks(class_counts)[labels]
 
     @cache
     def picture(row: int) -> dict[str, Any]:
         return asdict(make_thumbnail(pixels[test.rows[row]]))
 
-    found = _fitting(wrong, ranks, picture, most=MOST_WRONG, room=ROOM_FOR_WRONG)
-    found |= _fitting(right, ranks, picture, most=MOST_RIGHT, room=ROOM_FOR_RIGHT)
-    write_text(run.path / FILE, json.dumps({"format": FORMAT, "images": found}))
+    def fitting(rows: np.ndarray, most: int, room: int) -> dict[str, dict[str, Any]]:
+        """Return pictures of these test images, at most ``most`` and ``room`` characters."""
+        while True:
+            taken = rows[taken_in_turns(ranks[rows], most, at_once=AT_ONCE)].tolist()
+            found = {str(row): picture(row) for row in taken}
+            size = len(json.dumps(found))
+            if size <= room:
+                return found
+            most = len(taken) * room // size  # round robin again, so that every class keeps some
+
+    found = fitting(wrong, MOST_WRONG, ROOM_FOR_WRONG)
+    found |= fitting(right, MOST_RIGHT, ROOM_FOR_RIGHT)
+    write_text(run.path / FILE, json.dumps({"format": 1, "images": found}))
 
 
 def read_thumbnails(run: RunFolder) -> dict[int, Thumbnail] | None:
-    """The pictures of a run by their rows in the test split; None where it has kept none."""
+    """Read the pictures of a run by their rows in the test split; None if there are none."""
     path = run.path / FILE
     if not path.exists():
         return None
@@ -99,28 +102,26 @@ def read_thumbnails(run: RunFolder) -> dict[int, Thumbnail] | None:
 
 
 def make_thumbnail(pixels: np.ndarray) -> Thumbnail:
-    """A picture of one image, uint8 of the shape ``(height, width, channels)``.
+    """Return a picture of an image, uint8 of shape ``(height, width, channels)``.
 
     Example:
         >>> found = make_thumbnail(np.zeros((96, 64, 1), np.uint8))
         >>> found.width, found.height, found.image[:22]
         (32, 48, 'data:image/png;base64,')
     """
-    image = Image.fromarray(
-        np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
-    )
+    pixels = pixels[..., 0] if pixels.shape[2] == 1 else pixels
+    image = Image.fromarray(np.ascontiguousarray(pixels))
     image.thumbnail((SIDE, SIDE))  # never enlarges
-    encoded = {
-        "png": _encoded(image, "PNG"),
-        "jpeg": _encoded(image, "JPEG", optimize=True, quality=QUALITY),
-    }
-    kind = min(encoded, key=lambda name: len(encoded[name]))
-    data = base64.b64encode(encoded[kind]).decode("ascii")
-    return Thumbnail(f"data:image/{kind};base64,{data}", *image.size)
+    png, jpeg = io.BytesIO(), io.BytesIO()
+    image.save(png, "PNG")
+    image.save(jpeg, "JPEG", optimize=True, quality=75)
+    as_png = len(png.getvalue()) <= len(jpeg.getvalue())
+    data = base64.b64encode((png if as_png else jpeg).getvalue()).decode("ascii")
+    return Thumbnail(f"data:image/{'png' if as_png else 'jpeg'};base64,{data}", *image.size)
 
 
 def rarity_ranks(class_counts: Sequence[float]) -> np.ndarray:
-    """The place of each class in the order of rarity, 0 for the rarest, shape ``(C,)``.
+    """Return the rank of each class by rarity, 0 for the rarest, shape ``(C,)``.
 
     Example:
         >>> rarity_ranks([100, 5, 20])
@@ -131,16 +132,15 @@ def rarity_ranks(class_counts: Sequence[float]) -> np.ndarray:
 
 
 def taken_in_turns(ranks: np.ndarray, most: int, *, at_once: int = 3) -> np.ndarray:
-    """Some of many, low ranks first, but none takes all: each rank has a few, then more in turn.
+    """Select items round robin over ranks, low ranks first.
 
     Args:
-        ranks: The rank of each, shape ``(n,)``.
-        most: How many to take.
-        at_once: How many of a rank are taken in a turn; fewer where there are too many ranks for
-            each to have so many.
+        ranks: The rank of each item, shape ``(n,)``.
+        most: How many to select.
+        at_once: How many items of a rank are selected in a turn; fewer if there are many ranks.
 
     Returns:
-        The positions of those taken, by rank and then as they came.
+        The positions of the selected items, sorted by rank and then by position.
 
     Example:
         >>> taken_in_turns(np.array([1, 0, 0, 0, 0, 1]), 4, at_once=2)
@@ -153,34 +153,3 @@ def taken_in_turns(ranks: np.ndarray, most: int, *, at_once: int = 3) -> np.ndar
     turns = (np.arange(len(ranks)) - starts) // max(1, min(at_once, fair))
     taken = np.sort(np.argsort(turns, kind="stable")[:most])
     return by_rank[taken]
-
-
-def _first_of_each(labels: np.ndarray, most: int) -> np.ndarray:
-    """The positions of the first few of each class."""
-    order = np.argsort(labels, kind="stable")
-    ordered = labels[order]
-    return np.sort(order[np.arange(len(labels)) - np.searchsorted(ordered, ordered) < most])
-
-
-def _fitting(
-    rows: np.ndarray,
-    ranks: np.ndarray,
-    picture: Callable[[int], dict[str, Any]],
-    *,
-    most: int,
-    room: int,
-) -> dict[str, dict[str, Any]]:
-    """Pictures of some of these test images: as many as may be and as there is room for."""
-    while True:
-        taken = rows[taken_in_turns(ranks[rows], most, at_once=AT_ONCE)].tolist()
-        found = {str(row): picture(row) for row in taken}
-        size = len(json.dumps(found))
-        if size <= room:
-            return found
-        most = len(taken) * room // size  # in turn again, so that no class loses all of its
-
-
-def _encoded(image: Image.Image, kind: str, **options: object) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **options)
-    return buffer.getvalue()

@@ -1,9 +1,9 @@
 import optuna
 import pytest
 
+from cosen.training import tuning
 from cosen.training.config import TrainConfig
-from cosen.training.tuning import features
-from cosen.training.tuning.evaluation import Judge
+from cosen.training.tuning import folds
 
 
 @pytest.fixture
@@ -14,25 +14,36 @@ def config():
 
 @pytest.fixture(autouse=True)
 def quick_features(monkeypatch):
-    monkeypatch.setattr(features, "FEATURE_EPOCHS", 1)
+    monkeypatch.setattr(folds, "FEATURE_EPOCHS", 1)
 
 
 @pytest.fixture
 def made_up_errors(monkeypatch):
-    """Held-out errors by a function of the costs and of the fold, in place of training."""
+    """Held-out errors from a function of the options and the fold, instead of training."""
 
     def use(error):
-        def errors(self, costs):
-            return (error(costs, fold) for fold in range(len(self.folds)))
+        samples = {}  # the number of each fold, by its samples
 
-        monkeypatch.setattr(Judge, "errors", errors)
+        def held_out_error(config, fold, options, *, setting):
+            return error(options, samples.setdefault(id(fold), len(samples)))
+
+        real = folds.features_of_folds
+
+        def features_of_folds(*arguments):
+            samples.clear()
+            found = real(*arguments)
+            samples.update({id(fold): number for number, fold in enumerate(found)})
+            return found
+
+        monkeypatch.setattr(tuning, "features_of_folds", features_of_folds)
+        monkeypatch.setattr(tuning, "held_out_error", held_out_error)
 
     return use
 
 
 @pytest.fixture
 def finished_trials():
-    """The trials in a folder that count: ``finished_trials(out)``."""
+    """The finished trials in a folder: ``finished_trials(out)``."""
 
     def read(out):
         storage = optuna.storages.JournalStorage(

@@ -1,16 +1,19 @@
-"""Folds: what each of them, and the network behind its features, may see."""
+"""Folds: which images each fold, and the network that computes its features, may use."""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from cosen.data.arrays import from_arrays
+from cosen.data.sources import from_arrays
 from cosen.errors import DataError
 from cosen.training.config import make_config
 from cosen.training.task import Task, make_task
-from cosen.training.tuning import features, tune
+from cosen.training.tuning import folds as folds_module
+from cosen.training.tuning import tune
 from cosen.training.tuning.folds import divide, training_pool
+
+pytestmark = pytest.mark.training
 
 
 def test_the_test_set_takes_no_part(tmp_path, config, monkeypatch):
@@ -43,13 +46,13 @@ def test_the_test_set_takes_no_part(tmp_path, config, monkeypatch):
 def test_features_of_a_fold_do_not_know_what_it_holds_out(tmp_path, config, monkeypatch):
     """The network that gives a fold's features is trained on the fold's training part alone."""
     trained = []
-    learn = features.learn_features
+    learn = folds_module.learn_features
 
     def recorded(config, task, train, pool):
         trained.append(set(train.rows.tolist()))
         return learn(config, task, train, pool)
 
-    monkeypatch.setattr(features, "learn_features", recorded)
+    monkeypatch.setattr(folds_module, "learn_features", recorded)
     tune(config, tmp_path, trials=1, folds=2)
     task = make_task(make_config({"network": "small-cnn"}, base=config))
     pool = training_pool(task.splits.train, task.splits.val)
@@ -57,7 +60,7 @@ def test_features_of_a_fold_do_not_know_what_it_holds_out(tmp_path, config, monk
     assert trained == [set(fold.train.rows.tolist()) for fold in parts]
 
 
-WARNING = "too few images to hold any out: lynx; no error counts what becomes of these classes"
+WARNING = "too few images to hold any out: lynx; the errors do not include these classes"
 
 
 def made(labels, groups=None):
@@ -105,13 +108,15 @@ def test_folds_that_would_hold_out_nothing_are_refused():
     with pytest.raises(DataError, match=r"too few images for 3 folds.* fewer folds"):
         divide(made([0, 0, 1]), folds=3, validation=0.05, seed=0)
     for labels, validation in (([0] * 20, 0.05), ([0] * 60 + [1] * 8, 0.95)):
-        with pytest.raises(DataError, match=r"'lynx' .* nothing to train on .* --exclude lynx"):
+        with pytest.raises(
+            DataError, match=r"'lynx' .* no training images in a fold.* --exclude lynx"
+        ):
             divide(made(labels), folds=2, validation=validation, seed=0)
-    with pytest.raises(DataError, match="nothing is left to validate on in a fold"):
+    with pytest.raises(DataError, match="a fold has no validation images"):
         divide(made([0] * 4 + [1] * 3), folds=3, validation=0.0, seed=0)
 
 
-def test_groups_are_not_torn_apart():
+def test_groups_stay_together():
     labels, groups = np.tile([0, 1], 60), np.repeat(np.arange(30), 4)
     data = from_arrays(
         np.zeros((120, 8, 8), np.uint8), labels, class_names=("a", "b"), groups=groups

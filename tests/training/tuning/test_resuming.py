@@ -1,4 +1,4 @@
-"""A study that was stopped, killed, or is of something else."""
+"""A search that was stopped, killed, or has other settings."""
 
 import json
 import os
@@ -10,28 +10,34 @@ import time
 import pytest
 
 from cosen.errors import RunError
+from cosen.training import tuning
 from cosen.training.config import make_config
-from cosen.training.tuning import judging, tune
+from cosen.training.tuning import tune
+
+pytestmark = pytest.mark.training
 
 
-def test_a_study_goes_on_as_if_it_had_not_stopped(tmp_path, config, finished_trials, monkeypatch):
+def test_a_stopped_search_ends_as_one_never_stopped(tmp_path, config, finished_trials, monkeypatch):
     tune(config, tmp_path / "stopped", trials=2, folds=2)
-    judged = []
-    real = judging.held_out_error
-    monkeypatch.setattr(
-        judging, "held_out_error", lambda *a, **k: judged.append(1) or real(*a, **k)
-    )
+    evaluated = []
+    real = tuning.held_out_error
+
+    def counted(*arguments, **options):
+        evaluated.append(1)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(tuning, "held_out_error", counted)
     parts = tune(config, tmp_path / "stopped", trials=4, folds=2)
-    assert len(judged) == 2 * 2  # two more trials of two folds; no costs are not judged again
+    assert len(evaluated) == 2 * 2, "two more trials of two folds, and not plain training again"
     whole = tune(config, tmp_path / "whole", trials=4, folds=2)
     assert parts.sentence() == whole.sentence()
     first, second = finished_trials(tmp_path / "stopped"), finished_trials(tmp_path / "whole")
     assert [t.params for t in first] == [t.params for t in second]
     assert [t.user_attrs for t in first] == [t.user_attrs for t in second]
     assert len({json.dumps(t.params) for t in first}) == 4
-    judged.clear()
+    evaluated.clear()
     assert tune(config, tmp_path / "whole", trials=3, folds=2).finished == 4
-    assert not judged
+    assert not evaluated
 
 
 def test_a_stopped_trial_is_tried_again(tmp_path, config, made_up_errors):
@@ -49,7 +55,7 @@ def test_a_stopped_trial_is_tried_again(tmp_path, config, made_up_errors):
     assert tune(config, tmp_path, trials=3, folds=2).finished == 3
 
 
-def test_a_killed_search_goes_on(tmp_path, config, finished_trials):
+def test_a_killed_search_continues(tmp_path, config, finished_trials):
     program = (
         "import sys; from pathlib import Path; from cosen.training.tuning import tune; "
         "from cosen.training.config import TrainConfig; import torch; torch.set_num_threads(1); "
@@ -72,12 +78,12 @@ def test_a_killed_search_goes_on(tmp_path, config, finished_trials):
     assert tune(config, out, trials=before + 1, folds=2).finished == before + 1
 
 
-def test_a_study_of_something_else_is_refused(tmp_path, config, made_up_errors):
+def test_a_search_with_other_settings_is_refused(tmp_path, config, made_up_errors):
     made_up_errors(lambda _, __: 0.5)
     tune(config, tmp_path, trials=1, folds=2)
-    with pytest.raises(RunError, match="holds a study with folds 2, not 3: use another --out"):
+    with pytest.raises(RunError, match="holds a search with folds 2, not 3: use another --out"):
         tune(config, tmp_path, trials=1, folds=3)
-    with pytest.raises(RunError, match=r"holds a study with lr 0\.05, not 0\.1"):
+    with pytest.raises(RunError, match=r"holds a search with lr 0\.05, not 0\.1"):
         tune(make_config({"lr": 0.1}, base=config), tmp_path, trials=1, folds=2)
     (tmp_path / "run.json").touch()
     with pytest.raises(RunError, match="holds a training run"):

@@ -1,4 +1,4 @@
-"""The search: where it starts, what it varies, what it gives up."""
+"""The search: where it starts, which options it varies, which trials it stops early."""
 
 import math
 
@@ -9,6 +9,8 @@ from cosen.costs import CostLearner
 from cosen.training.config import make_config, read_config
 from cosen.training.tuning import tune
 from cosen.training.tuning.search import PRUNE_AFTER
+
+pytestmark = pytest.mark.training
 
 
 def test_the_first_candidate_is_the_defaults_and_they_are_within_the_search(
@@ -44,16 +46,16 @@ def test_what_is_given_is_not_varied(tmp_path, config, finished_trials, made_up_
     assert read_config(tmp_path / "tuned.toml")["options"]["shrink"] == 0.1
 
 
-def test_a_bad_candidate_is_given_up_early(tmp_path, config, made_up_errors):
-    judged = []
+def test_a_bad_candidate_is_stopped_early(tmp_path, config, made_up_errors):
+    evaluated = []
 
     def error(costs, fold):
-        judged.append(fold)
-        bad = len(judged) > 3 * (1 + PRUNE_AFTER)  # after no costs and the first five
+        evaluated.append(fold)
+        bad = len(evaluated) > 3 * (1 + PRUNE_AFTER)  # after no costs and the first five
         return 0.9 if bad else 0.1
 
     made_up_errors(error)
     tuned = tune(config, tmp_path, trials=8, folds=3)
     assert (tuned.finished, tuned.pruned) == (8, 3)
-    assert judged[-3:] == [0, 0, 0]
+    assert evaluated[-3:] == [0, 0, 0]
     assert tuned.best.mean == pytest.approx(0.1)

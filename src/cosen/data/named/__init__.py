@@ -1,19 +1,15 @@
-"""Datasets by name: where each is looked for, how it is read, and where it can be had."""
+"""Datasets that can be opened by name."""
 
 import os
 from pathlib import Path
 
 from cosen.data.labelled import LabelledImages
-from cosen.data.named.caltech101 import CALTECH101
 from cosen.data.named.cifar import CIFAR10, CIFAR100
-from cosen.data.named.digits import DIGITS
-from cosen.data.named.dil import DIL
-from cosen.data.named.ham10000 import HAM10000
-from cosen.data.named.mit67 import MIT67
-from cosen.data.named.mlc import MLC
-from cosen.data.named.mnist import FASHION_MNIST, MNIST
-from cosen.data.named.record import NamedDataset
-from cosen.data.named.rsmas import RSMAS
+from cosen.data.named.coral import MLC, RSMAS
+from cosen.data.named.dataset import MissingFilesError, NamedDataset
+from cosen.data.named.digits import DIGITS, FASHION_MNIST, MNIST
+from cosen.data.named.photos import CALTECH101, MIT67
+from cosen.data.named.skin import DIL, HAM10000
 from cosen.errors import DataError, choices_hint
 
 __all__ = ["NAMED", "NamedDataset", "data_root", "find_named", "load_named"]
@@ -21,44 +17,35 @@ __all__ = ["NAMED", "NamedDataset", "data_root", "find_named", "load_named"]
 NAMED: dict[str, NamedDataset] = {
     dataset.name: dataset
     for dataset in (
-        DIGITS,
-        MNIST,
-        FASHION_MNIST,
-        CIFAR10,
-        CIFAR100,
-        CALTECH101,
-        MIT67,
-        DIL,
-        MLC,
-        HAM10000,
-        RSMAS,
+        *(DIGITS, MNIST, FASHION_MNIST, CIFAR10, CIFAR100, CALTECH101, MIT67),
+        *(DIL, MLC, HAM10000, RSMAS),
     )
 }
-"""Every dataset that can be asked for by name."""
+"""All datasets that can be opened by name."""
 
 
 def data_root() -> Path:
-    """Where datasets are looked for: ``$COSEN_DATA``, or else ``~/.cache/cosen/data``."""
+    """The folder of named datasets: ``$COSEN_DATA`` or ``~/.cache/cosen/data``."""
     given = os.environ.get("COSEN_DATA")
     return Path(given).expanduser() if given else Path.home() / ".cache" / "cosen" / "data"
 
 
 def find_named(name: str) -> tuple[NamedDataset, str | None]:
-    """The dataset of this name, and the variant that stands after a colon, if any.
+    """Find a dataset and, if there is one after a colon, its variant.
 
     Example:
         >>> dataset, variant = find_named("dil:5")
-        >>> dataset.title, variant
-        ('Dermofit Image Library (University of Edinburgh)', '5')
+        >>> dataset.name, variant
+        ('dil', '5')
     """
     base, colon, variant = name.partition(":")
     if base not in NAMED:
-        raise DataError(f"there is no dataset {base!r}{choices_hint(base, tuple(NAMED))}")
+        raise DataError(f"there is no dataset {base!r}{choices_hint(base, NAMED)}")
     dataset = NAMED[base]
     if not colon:
         return dataset, None
     if not dataset.variants:
-        raise DataError(f"{base} has no variants, but {name!r} names one: ask for {base!r}")
+        raise DataError(f"{base} has no variants: use {base!r} instead of {name!r}")
     if variant not in dataset.variants:
         raise DataError(
             f"{base} has no variant {variant!r}{choices_hint(variant, dataset.variants)}"
@@ -67,12 +54,15 @@ def find_named(name: str) -> tuple[NamedDataset, str | None]:
 
 
 def load_named(name: str, *, root: Path | None = None) -> LabelledImages:
-    """A dataset by its name, read from its official layout.
+    """Load a dataset by name from its official layout.
 
     Args:
-        name: One of :data:`NAMED`, with a variant after a colon where it has some:
-            ``"mnist"``, ``"dil:5"``, ``"mlc:2008"``.
-        root: The folder that datasets lie in; :func:`data_root` if not given.
+        name: One of :data:`NAMED`, optionally with a variant: ``"mnist"``, ``"dil:5"``,
+            ``"mlc:2008"``.
+        root: The folder of named datasets; default: :func:`data_root`.
     """
     dataset, variant = find_named(name)
-    return dataset.load(root if root is not None else data_root(), variant)
+    try:
+        return dataset.load(root if root is not None else data_root(), variant)
+    except MissingFilesError as error:
+        raise DataError(f"{error}. {dataset.where}") from error

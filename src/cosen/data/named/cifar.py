@@ -1,22 +1,19 @@
-"""CIFAR-10 and CIFAR-100, read from their Python batches without trusting them.
+"""CIFAR-10 and CIFAR-100, read safely from their pickled batches.
 
-The batches are pickles, and a pickle may name any function to be called. The few names that an
-array of bytes needs are allowed here; any other is refused before it is looked up.
+A pickle can call any function. Only the few names that an array of bytes needs are allowed here;
+any other name is an error before it is looked up.
 """
 
 import logging
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cosen.data.labelled import LabelledImages
-from cosen.data.named.places import find_folder
-from cosen.data.named.record import NamedDataset
+from cosen.data.named.dataset import NamedDataset, find_folder
 from cosen.data.stores import ImageArray
 from cosen.errors import DataError
 
@@ -26,21 +23,21 @@ OFFICIAL_TRAINING_IMAGES = 50_000
 
 
 def _as_bytes(text: str, encoding: str) -> bytes:
-    """Stands for ``_codecs.encode``, which Python 3 writes for bytes, as Latin-1 text."""
+    """Replaces ``_codecs.encode``: Python 3 pickles bytes as Latin-1 text for protocol 2."""
     if encoding not in ("latin1", "latin-1"):
         raise pickle.UnpicklingError(f"text in {encoding!r}")
     return text.encode("latin1")
 
 
 def _byte_type(code: str | bytes, *_: object) -> np.dtype[np.uint8]:
-    """Stands for ``numpy.dtype``, and knows one type only."""
+    """Replaces ``numpy.dtype``, for uint8 only."""
     if code not in ("u1", b"u1"):
         raise pickle.UnpicklingError(f"an array of {code!r}")
-    return np.dtype(np.uint8, copy=True)  # a copy, since the pickle sets the state of what it gets
+    return np.dtype(np.uint8, copy=True)  # a copy: the pickle sets its state
 
 
 def _empty_array(*_: object) -> np.ndarray:
-    """Stands for NumPy's ``_reconstruct``, which makes an array that the pickle then fills."""
+    """Replaces NumPy's ``_reconstruct``; the pickle then fills the array."""
     return np.empty(0, dtype=np.uint8)
 
 
@@ -51,7 +48,7 @@ ALLOWED_GLOBALS: Mapping[tuple[str, str], object] = {
     ("numpy._core.multiarray", "_reconstruct"): _empty_array,
     ("_codecs", "encode"): _as_bytes,
 }
-"""All that an array of bytes needs, each in a version that can do nothing else."""
+"""The names that an array of bytes needs, with safe replacements."""
 
 
 class _BatchUnpickler(pickle.Unpickler):
@@ -60,19 +57,19 @@ class _BatchUnpickler(pickle.Unpickler):
             return ALLOWED_GLOBALS[module, name]
         except KeyError:
             raise DataError(
-                f"it names {module}.{name}, which no CIFAR batch needs, and was not read: "
-                "fetch the dataset again, from a source that you trust"
+                f"it names {module}.{name}, which no CIFAR batch needs, and was not loaded: "
+                "fetch the dataset again from a source that you trust"
             ) from None
 
 
 def read_batch(path: Path) -> dict[str, Any]:
-    """The entries of a batch, by their names as text."""
+    """Read a batch as a dictionary with text keys."""
     try:
         with path.open("rb") as file:
             batch = _BatchUnpickler(file, encoding="bytes").load()
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
-    except Exception as error:  # a broken pickle may fail in any way
+    except Exception as error:  # a broken pickle can raise any error
         raise DataError(f"{path} is not a CIFAR batch ({error}): fetch it again") from error
     if not isinstance(batch, dict):
         raise DataError(f"{path} is not a CIFAR batch: fetch it again")
@@ -83,72 +80,44 @@ def _text(value: Any) -> str:
     return value.decode("latin1") if isinstance(value, bytes) else str(value)
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """What the files of one of the two datasets are called, and what is in them."""
-
-    name: str
-    folder: str
-    train: tuple[str, ...]
-    test: str
-    meta: str
-    labels: str
-    label_names: str
-
-
-LAYOUT_10 = _Layout(
-    name="cifar10",
-    folder="cifar-10-batches-py",
-    train=tuple(f"data_batch_{number}" for number in range(1, 6)),
-    test="test_batch",
-    meta="batches.meta",
-    labels="labels",
-    label_names="label_names",
-)
-LAYOUT_100 = _Layout(
-    name="cifar100",
-    folder="cifar-100-python",
-    train=("train",),
-    test="test",
-    meta="meta",
-    labels="fine_labels",
-    label_names="fine_label_names",
-)
-
-
-def _load(layout: _Layout, where: str, root: Path, _variant: str | None = None) -> LabelledImages:
-    folder = find_folder(
-        layout.name,
-        root,
-        (layout.folder, f"{layout.name}/{layout.folder}"),
-        (*layout.train, layout.test, layout.meta),
-        where=where,
+def _cifar(
+    name: str, folder: str, *, train: tuple[str, ...], test: str, meta: str, kind: str
+) -> NamedDataset:
+    """Describe one of the two datasets by its file names and the prefix of its keys."""
+    where = (
+        f"Run 'cosen fetch {name}', or get the Python version from "
+        f"https://www.cs.toronto.edu/~kriz/cifar.html and unpack it, so that {folder}/ is below "
+        "the data root."
     )
-    batches = [_images_and_labels(folder / file, layout) for file in (*layout.train, layout.test)]
-    labels = np.concatenate([numbers for _, numbers in batches])
-    tested = len(batches[-1][1])
-    trained = len(labels) - tested
-    if trained < OFFICIAL_TRAINING_IMAGES:
-        logger.warning(
-            "%s: %s holds %d of the official %d training images",
-            layout.name,
-            folder,
-            trained,
-            OFFICIAL_TRAINING_IMAGES,
+
+    def load(root: Path, _variant: str | None = None) -> LabelledImages:
+        places = (folder, f"{name}/{folder}")
+        found = find_folder(name, root, places, (*train, test, meta))
+        batches = [_images_and_labels(found / file, f"{kind}labels") for file in (*train, test)]
+        labels = np.concatenate([numbers for _, numbers in batches])
+        tested = len(batches[-1][1])
+        trained = len(labels) - tested
+        if trained < OFFICIAL_TRAINING_IMAGES:
+            message = "%s: %s holds %d of the official %d training images"
+            logger.warning(message, name, found, trained, OFFICIAL_TRAINING_IMAGES)
+        class_names = read_batch(found / meta).get(f"{kind}label_names")
+        if not isinstance(class_names, list):
+            raise DataError(f"{found / meta} has no '{kind}label_names': fetch it again")
+        return LabelledImages(
+            images=ImageArray(np.concatenate([images for images, _ in batches])),
+            rows=np.arange(len(labels)),
+            labels=labels,
+            class_names=tuple(map(_text, class_names)),
+            source=name,
+            parts=np.repeat(["train", "test"], [trained, tested]),
         )
-    return LabelledImages(
-        images=ImageArray(np.concatenate([images for images, _ in batches])),
-        rows=np.arange(len(labels)),
-        labels=labels,
-        class_names=_class_names(folder / layout.meta, layout),
-        source=layout.name,
-        parts=np.repeat(["train", "test"], [trained, tested]),
-    )
+
+    return NamedDataset(name, load, where)
 
 
-def _images_and_labels(path: Path, layout: _Layout) -> tuple[np.ndarray, np.ndarray]:
+def _images_and_labels(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
     batch = read_batch(path)
-    pixels, labels = batch.get("data"), batch.get(layout.labels)
+    pixels, labels = batch.get("data"), batch.get(key)
     if not (
         isinstance(pixels, np.ndarray)
         and pixels.dtype == np.uint8
@@ -159,41 +128,25 @@ def _images_and_labels(path: Path, layout: _Layout) -> tuple[np.ndarray, np.ndar
         and all(type(label) is int for label in labels)
     ):
         raise DataError(
-            f"{path} has no 'data' of 32×32 images with as many {layout.labels!r}: fetch it again"
+            f"{path} has no 'data' of 32×32 images with as many {key!r}: fetch it again"
         )
     images = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)  # (N, 32, 32, 3)
     return images, np.array(labels, dtype=np.int64)
 
 
-def _class_names(path: Path, layout: _Layout) -> tuple[str, ...]:
-    names = read_batch(path).get(layout.label_names)
-    if not isinstance(names, list):
-        raise DataError(f"{path} has no {layout.label_names!r}: fetch it again")
-    return tuple(_text(name) for name in names)
-
-
-def _where(layout: _Layout, archive: str) -> str:
-    return (
-        f"Run 'cosen fetch {layout.name}', or get {archive} from "
-        f"https://www.cs.toronto.edu/~kriz/cifar.html and unpack it, so that {layout.folder}/ "
-        "lies below the data root."
-    )
-
-
-CIFAR10_WHERE = _where(LAYOUT_10, "cifar-10-python.tar.gz")
-CIFAR100_WHERE = _where(LAYOUT_100, "cifar-100-python.tar.gz")
-
-CIFAR10 = NamedDataset(
-    name="cifar10",
-    title="CIFAR-10 (Krizhevsky, 2009)",
-    load=partial(_load, LAYOUT_10, CIFAR10_WHERE),
-    where=CIFAR10_WHERE,
-    licence="none stated; cite Krizhevsky 2009",
+CIFAR10 = _cifar(
+    "cifar10",
+    "cifar-10-batches-py",
+    train=tuple(f"data_batch_{number}" for number in range(1, 6)),
+    test="test_batch",
+    meta="batches.meta",
+    kind="",
 )
-CIFAR100 = NamedDataset(
-    name="cifar100",
-    title="CIFAR-100, the 100 fine classes (Krizhevsky, 2009)",
-    load=partial(_load, LAYOUT_100, CIFAR100_WHERE),
-    where=CIFAR100_WHERE,
-    licence="none stated; cite Krizhevsky 2009",
+CIFAR100 = _cifar(
+    "cifar100",
+    "cifar-100-python",
+    train=("train",),
+    test="test",
+    meta="meta",
+    kind="fine_",
 )

@@ -1,15 +1,12 @@
-"""The paper's figures, drawn with matplotlib from what cosen computes, reads and records.
+"""The paper's figures, drawn with matplotlib.
 
-Each ``draw_...`` function takes plain values and gives a :class:`matplotlib.figure.Figure`; nothing
-is written and no global state is touched. :func:`cosen.paper.figures.writing.write_figure` writes.
+Each ``draw_...`` function takes plain values and returns a :class:`matplotlib.figure.Figure`.
+:func:`cosen.paper.figures.style.write_figure` writes it to files.
 
-| file | what it draws | in the paper |
+| file | figures | in the paper |
 |---|---|---|
-| ``frequencies.py`` | training images by class | Fig. intro, exp_set |
-| ``surrogates.py`` | losses against the margin, under costs | Fig. SurrogateLF |
-| ``loss_surface.py`` | the CE loss over two outputs, and who wins where | Fig. loss_func |
-| ``confusion.py`` | confusion matrices | Fig. CM |
-| ``errors.py`` | training and validation error by epoch | Fig. CIFAR_error |
-| ``network.py`` | the layers of a network | Fig. cnn_arch |
-| ``overview.py`` | how θ and ξ are learned in turn | Fig. overview_fig |
+| ``class_counts.py`` | training images by class | Fig. intro, exp_set |
+| ``loss_figures.py`` | losses by margin and over two outputs | Fig. SurrogateLF, loss_func |
+| ``run_figures.py`` | confusion matrices; errors by epoch | Fig. CM, CIFAR_error |
+| ``diagrams.py`` | the layers of a network; how θ and ξ are learned | Fig. cnn_arch, overview_fig |
 """

@@ -1,6 +1,5 @@
-"""What figures take from run and study folders; the data itself is not needed."""
+"""Read confusion matrices and error curves from run and study folders."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -10,15 +9,11 @@ import numpy as np
 
 from cosen.comparing.study_folder import StudyFolder
 from cosen.errors import InputError, RunError, choices_hint
-from cosen.paper.figures.confusion import NamedConfusion
-from cosen.paper.figures.errors import ErrorCurves
+from cosen.paper.figures.run_figures import ErrorCurves, NamedConfusion
 from cosen.training.run_folder import RunFolder
 
-BASELINE, OURS = "baseline", "cosen"
-
 MEASURES = {"overall": "val_accuracy", "balanced": "mean_recall"}
-"""Validation errors, the share of images that are wrong or the mean of the classes' shares, and
-what a history has instead of them."""
+"""Validation errors by name, and the column of the history that they are computed from."""
 
 
 def holds_runs(path: Path) -> bool:
@@ -27,156 +22,133 @@ def holds_runs(path: Path) -> bool:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse a folder that is neither a run nor a study."""
+    """Raise RunError if a folder is neither a run nor a study."""
     if not holds_runs(path):
-        raise RunError(
-            f"{path} is neither a run nor a study: there is no run.json or study.json in it"
-        )
+        raise RunError(f"{path} is neither a run nor a study: it has no run.json or study.json")
 
 
 def any_run(path: Path) -> RunFolder:
-    """The run in a folder, of a study the first that is finished."""
+    """The run in a folder, or the first finished run of a study."""
     study = StudyFolder(path)
     if not study.has_study:
         return RunFolder.existing(path)
     runs = [run for by_seed in study.finished_runs().values() for run in by_seed.values()]
     if not runs:
-        raise RunError(f"{path} has no finished run yet: go on with its command")
+        raise RunError(f"{path} has no finished run yet: resume it with its command")
     return runs[0]
 
 
 def read_confusions(
     paths: Sequence[Path], *, methods: Sequence[str] = ()
 ) -> tuple[list[NamedConfusion], tuple[str, ...]]:
-    """Confusion matrices on test, with the names of the classes.
+    """Read confusion matrices on test and the class names.
 
-    Args:
-        paths: Run folders, a matrix for each; or study folders, a matrix for each method that is
-            shown (:func:`shown_methods`), over the seeds that all of these have finished.
-        methods: Of a study, in this order.
+    There is one matrix for each run folder, and one for each shown method of a study folder, over
+    the seeds that all of these methods have finished.
     """
-    lines = _lines(paths, methods, having=lambda run: run.is_finished)
-    first = lines[0].runs[0]
-    class_names = tuple(first.about()["class_names"])
+    series = _read_series(paths, methods, ready=lambda run: run.is_finished)
+    first = series[0].runs[0]
+    class_names = first.record().prepared.class_names
     confusions = []
-    for line in lines:
+    for one in series:
         total = np.zeros((len(class_names), len(class_names)), dtype=np.int64)
-        for run in line.runs:
-            if tuple(run.about()["class_names"]) != class_names:
+        for run in one.runs:
+            if run.record().prepared.class_names != class_names:
                 raise InputError(
                     f"{run.path} has other classes than {first.path}: draw them in two figures, "
-                    "each with an --out of its own"
+                    "each with its own --out"
                 )
-            total += np.asarray(run.metrics()["test"]["confusion"], dtype=np.int64)
-        confusions.append(NamedConfusion(line.name, total))
+            total += np.asarray(run.metrics().test.confusion, dtype=np.int64)
+        confusions.append(NamedConfusion(one.name, total))
     return confusions, class_names
 
 
 def read_curves(
     paths: Sequence[Path], *, methods: Sequence[str] = (), measure: str = "overall"
 ) -> list[ErrorCurves]:
-    """Errors by epoch; runs need not be finished.
+    """Read errors by epoch; runs need not be finished.
 
-    Args:
-        paths: Run folders; or study folders, of which those methods are taken that are shown.
-        methods: Of a study, in this order.
-        measure: One of ``MEASURES``. Training errors are overall in any case: no other is kept.
+    ``measure`` is the validation error. Training errors are always overall.
     """
     if measure not in MEASURES:
         raise InputError(f"there is no measure {measure!r}{choices_hint(measure, MEASURES)}")
-    lines = _lines(paths, methods, having=_has_epochs)
-    return [_curves(line, MEASURES[measure]) for line in lines]
+    series = _read_series(paths, methods, ready=_has_epochs)
+    return [_curves(one, MEASURES[measure]) for one in series]
 
 
 def shown_methods(
-    study: StudyFolder, able: Collection[str], *, asked: Sequence[str] = ()
+    study: StudyFolder, ready: Collection[str], *, asked: Sequence[str] = ()
 ) -> list[str]:
-    """The methods of a study to show: those asked for, else the baseline and one beside it.
+    """Methods of a study to show: those asked for, else the baseline and one other.
 
-    That is the method that the study chose; where it chose the baseline, ``cosen``; where there is
-    none, the first of the others.
-
-    Args:
-        study: The study.
-        able: Those of its methods that have what the figure needs.
-        asked: By name.
+    The other method is the one the study chose; ``cosen`` if it chose the baseline; the first
+    one that is ``ready``, that is, has what the figure needs, if there is no ``cosen``.
     """
-    known = list(study.about()["methods"])
+    known = list(study.record().methods)
     for method in asked:
         if method not in known:
             raise InputError(f"{study.path} has no method {method!r}{choices_hint(method, known)}")
-        if method not in able:
+        if method not in ready:
             raise RunError(f"{study.path} has no run of {method} that this figure can show")
     if asked:
         return list(asked)
-    if not able:
-        raise RunError(f"{study.path} has no run to show yet: go on with its command")
-    wanted = [_chosen(study), OURS, *known]
-    beside = next((name for name in wanted if name in able and name != BASELINE), None)
-    return [name for name in (BASELINE, beside) if name is not None and name in able]
-
-
-def _chosen(study: StudyFolder) -> str | None:
-    try:
-        choice = json.loads((study.path / "choice.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except json.JSONDecodeError as error:
-        raise RunError(f"{study.path / 'choice.json'} is damaged: {error}") from error
-    found: str | None = choice["method"]
-    return found
+    if not ready:
+        raise RunError(f"{study.path} has no run to show yet: resume it with its command")
+    chosen = study.choice().method if (study.path / "choice.json").exists() else None
+    preferred = [chosen, "cosen", *known]
+    others = [name for name in preferred if name in ready and name != "baseline"]
+    return ["baseline"] * ("baseline" in ready) + [name for name in others[:1] if name]
 
 
 @dataclass(frozen=True)
-class _Line:
-    """One thing to show: a run, or the runs of a method."""
+class _Series:
+    """One matrix or curve of a figure: a run, or the runs of a method."""
 
     name: str
     folder: Path
     runs: tuple[RunFolder, ...]
 
 
-def _lines(
-    paths: Sequence[Path], methods: Sequence[str], *, having: Callable[[RunFolder], bool]
-) -> list[_Line]:
-    lines = []
+def _read_series(
+    paths: Sequence[Path], methods: Sequence[str], *, ready: Callable[[RunFolder], bool]
+) -> list[_Series]:
+    series = []
     for path in paths:
         if StudyFolder(path).has_study:
-            lines += _of_study(StudyFolder(path), methods, having=having)
+            series += _of_study(StudyFolder(path), methods, ready=ready)
             continue
         check_folder(path)
         run = RunFolder(path)
-        lines.append(_Line(run.about()["config"]["method"], path, (run,)))
-    if not lines:
+        series.append(_Series(run.record().config.method, path, (run,)))
+    if not series:
         raise InputError("there is no run to show: give a run or a study folder")
-    often = Counter(line.name for line in lines)
+    counts = Counter(one.name for one in series)
     return [
-        replace(line, name=f"{line.name} ({line.folder.resolve().name})")
-        if often[line.name] > 1
-        else line
-        for line in lines
+        replace(one, name=f"{one.name} ({one.folder.resolve().name})")
+        if counts[one.name] > 1
+        else one
+        for one in series
     ]
 
 
 def _of_study(
-    study: StudyFolder, asked: Sequence[str], *, having: Callable[[RunFolder], bool]
-) -> list[_Line]:
-    about = study.about()
-    ready = {
+    study: StudyFolder, asked: Sequence[str], *, ready: Callable[[RunFolder], bool]
+) -> list[_Series]:
+    record = study.record()
+    runs = {
         method: {
             seed: run
-            for seed in about["seeds"]
-            if (run := study.run(method, seed)).has_run and having(run)
+            for seed in record.seeds
+            if (run := study.run(method, seed)).has_run and ready(run)
         }
-        for method in about["methods"]
+        for method in record.methods
     }
-    able = [method for method, by_seed in ready.items() if by_seed]
-    shown = shown_methods(study, able, asked=asked)
-    seeds = [seed for seed in about["seeds"] if all(seed in ready[method] for method in shown)]
+    shown = shown_methods(study, [name for name, found in runs.items() if found], asked=asked)
+    seeds = [seed for seed in record.seeds if all(seed in runs[method] for method in shown)]
     if not seeds:
         raise RunError(f"{study.path} has no seed yet that {' and '.join(shown)} both have")
     return [
-        _Line(method, study.path, tuple(ready[method][seed] for seed in seeds)) for method in shown
+        _Series(method, study.path, tuple(runs[method][seed] for seed in seeds)) for method in shown
     ]
 
 
@@ -184,18 +156,15 @@ def _has_epochs(run: RunFolder) -> bool:
     return (run.path / "history.csv").is_file() and bool(run.history())
 
 
-def _curves(line: _Line, kept_as: str) -> ErrorCurves:
-    for run in line.runs:
+def _curves(series: _Series, column: str) -> ErrorCurves:
+    for run in series.runs:
         if not _has_epochs(run):
-            reason = "it was not trained by epochs" if run.is_finished else "none has ended yet"
-            raise RunError(f"{run.path} has no epochs to show: {reason}")
-    histories = [run.history() for run in line.runs]
-    shared = min(map(len, histories))  # runs may stop early: a mean is over all of them
-    try:
-        train = [[float(epoch["train_error"]) for epoch in runs[:shared]] for runs in histories]
-        val = [[1 - float(epoch[kept_as]) for epoch in runs[:shared]] for runs in histories]
-    except (KeyError, ValueError) as error:
-        raise RunError(f"a history.csv of {line.name} in {line.folder} is damaged") from error
+            reason = "its method has no epochs" if run.is_finished else "no epoch has ended yet"
+            raise RunError(f"{run.path} has no errors by epoch: {reason}")
+    histories = [run.history() for run in series.runs]
+    shared = min(map(len, histories))  # runs may stop early; means are over all runs
+    train = [[epoch.train_error for epoch in runs[:shared]] for runs in histories]
+    val = [[1 - getattr(epoch, column) for epoch in runs[:shared]] for runs in histories]
     return ErrorCurves(
-        line.name, np.arange(1, shared + 1), np.array(train, float), np.array(val, float)
+        series.name, np.arange(1, shared + 1), np.array(train, float), np.array(val, float)
     )

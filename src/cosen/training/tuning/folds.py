@@ -1,26 +1,45 @@
-"""The training pool and its folds; there is no test set here."""
+"""The folds of the training images, and the features that candidates are trained on.
+
+There is no test set here: everything is given the training and validation images only.
+"""
 
 import logging
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
+from cosen.costs import OVERALL
+from cosen.data.batches import Batch, FeatureBatches
 from cosen.data.labelled import LabelledImages
 from cosen.data.splits import fold_of_each, split_off_validation
 from cosen.errors import DataError
+from cosen.methods import Setting
+from cosen.methods.learned_costs import CosenPaper
+from cosen.networks.network import Outputs
+from cosen.networks.small import Head
+from cosen.training.config import TrainConfig
+from cosen.training.files import write_with
+from cosen.training.loop import Loop, LoopSettings, make_optimizer, seeded
+from cosen.training.task import Task, resolve_device
+from cosen.training.tuning.outcome import CostOptions
+from cosen.training.tuning.search import Progress
 
 _log = logging.getLogger("cosen")
 
 Part = TypeVar("Part")
 
-NEVER = -1
-"""In place of the fold of an image that none holds out."""
+FEATURE_EPOCHS = 5
+"""Epochs of the network that computes features if there are no pretrained weights."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fold(Generic[Part]):
-    """A part of the training pool held out, and the rest as a run would have it."""
+    """Samples that are held out, and the rest, split as a run would split it."""
 
     train: Part
     val: Part
@@ -28,7 +47,7 @@ class Fold(Generic[Part]):
 
 
 def training_pool(train: LabelledImages, val: LabelledImages) -> LabelledImages:
-    """All images that a run may train or validate on."""
+    """Join the images that a run may train or validate on."""
 
     def joined(name: str) -> Any:
         first, second = getattr(train, name), getattr(val, name)
@@ -41,40 +60,14 @@ def training_pool(train: LabelledImages, val: LabelledImages) -> LabelledImages:
 def divide(
     pool: LabelledImages, *, folds: int, validation: float, seed: int
 ) -> list[Fold[LabelledImages]]:
-    """Hold out each part of the pool once; classes in equal shares, groups whole.
+    """Hold out each part of the pool once; classes in equal shares, groups together.
 
-    A class with fewer images than folds is held out in some of them only. One that would be held
-    out all at once, as a class of one image, is trained on in every fold, and held out in none.
+    A class with fewer images than folds is held out in some of them only. A class whose images
+    would all be held out at once, such as a class of one image, is never held out.
     """
     number = fold_of_each(pool, folds=folds, seed=seed)
-    number[_needed_in_training(pool, number)] = NEVER
-    divided = []
-    for fold in range(folds):
-        rest, held_out = pool.take(number != fold), pool.take(number == fold)
-        train, val = split_off_validation(rest, share=validation, seed=seed)
-        if not len(held_out):
-            raise DataError(
-                f"{pool.source} has too few images for {folds} folds, of which one would hold out "
-                "nothing: add some, or ask for fewer folds"
-            )
-        if not len(val):
-            raise DataError(
-                f"{pool.source}: nothing is left to validate on in a fold; ask for more folds, or "
-                "set validation above 0"
-            )
-        for name in np.array(pool.class_names)[train.class_counts == 0]:
-            raise DataError(
-                f"class {str(name)!r} of {pool.source} has nothing to train on in a fold: add "
-                f"images, lower validation, or leave it out with --exclude {name}"
-            )
-        divided.append(Fold(train, val, held_out))
-    return divided
-
-
-def _needed_in_training(pool: LabelledImages, number: np.ndarray) -> np.ndarray:
-    """A mask of the images of classes that stand in one fold only, and of their groups."""
+    needed = np.zeros(len(pool), dtype=bool)  # classes in one fold only, with their groups
     names = []
-    needed = np.zeros(len(pool), dtype=bool)
     for label, name in enumerate(pool.class_names):
         mine = pool.labels == label
         if len(np.unique(number[mine])) == 1:
@@ -82,7 +75,142 @@ def _needed_in_training(pool: LabelledImages, number: np.ndarray) -> np.ndarray:
             needed |= mine if pool.groups is None else np.isin(pool.groups, pool.groups[mine])
     if names:
         _log.warning(
-            "too few images to hold any out: %s; no error counts what becomes of these classes",
+            "too few images to hold any out: %s; the errors do not include these classes",
             ", ".join(names),
         )
-    return needed
+    number[needed] = -1
+    divided = []
+    for fold in range(folds):
+        rest, held_out = pool.take(number != fold), pool.take(number == fold)
+        train, val = split_off_validation(rest, share=validation, seed=seed)
+        if not len(held_out):
+            raise DataError(
+                f"{pool.source} has too few images for {folds} folds: one would hold out nothing; "
+                "add images, or use fewer folds"
+            )
+        if not len(val):
+            raise DataError(
+                f"{pool.source}: a fold has no validation images; use more folds, or set "
+                "validation above 0"
+            )
+        for name in np.array(pool.class_names)[train.class_counts.numpy() == 0]:
+            raise DataError(
+                f"class {str(name)!r} of {pool.source} has no training images in a fold: add "
+                f"images, lower validation, or remove the class with --exclude {name}"
+            )
+        divided.append(Fold(train, val, held_out))
+    return divided
+
+
+def features_of_folds(
+    config: TrainConfig,
+    task: Task,
+    pool: LabelledImages,
+    parts: list[Fold[LabelledImages]],
+    store: Path,
+    progress: Progress,
+) -> list[Fold[Batch]]:
+    """Return the features of each fold, on the device that heads are trained on.
+
+    Features of pretrained weights are the same in every fold. A network that is trained here must
+    not have seen the images that are held out, so each fold has its own, kept in ``store``.
+    """
+    names = [f"fold{number}" for number in range(len(parts))]
+    if task.features is not None:
+        batches = task.batches(pool, batch_size=config.batch_size)
+        found = dict.fromkeys(names, torch.cat([batch.inputs for batch in batches]))
+    elif store.exists():
+        found = load_file(store)
+    else:
+        found = {}
+        for number, (name, fold) in enumerate(zip(names, parts, strict=True)):
+            progress("Learning features", number, len(parts))
+            found[name] = learn_features(config, task, fold.train, pool)
+        write_with(store, lambda partial: save_file(found, partial))
+    device = resolve_device(config.device)
+    position = {row: position for position, row in enumerate(pool.rows.tolist())}
+
+    def samples(part: LabelledImages, features: Tensor) -> Batch:
+        rows = torch.tensor([position[row] for row in part.rows.tolist()])
+        return Batch(features[rows].to(device), torch.from_numpy(part.labels).to(device))
+
+    return [
+        Fold(*(samples(part, found[name]) for part in (fold.train, fold.val, fold.held_out)))
+        for name, fold in zip(names, parts, strict=True)
+    ]
+
+
+def learn_features(
+    config: TrainConfig, task: Task, train: LabelledImages, pool: LabelledImages
+) -> Tensor:
+    """Train a network on a part of the pool, and return its features of the pool."""
+    device = resolve_device(config.device)
+    config = replace(config, epochs=FEATURE_EPOCHS)
+    with seeded(config.seed):
+        network = task.network(config).to(device)
+    order = torch.Generator().manual_seed(config.seed)
+    loop = Loop(
+        network,
+        nn.CrossEntropyLoss(),
+        make_optimizer(network, config),
+        LoopSettings.of(config),
+        batches=lambda: task.batches(
+            train, batch_size=config.batch_size, order=order, device=device
+        ),
+        validate=None,
+        objective=OVERALL,
+        class_counts=train.class_counts,
+    )
+    loop.fit()
+    network.eval()
+    with torch.inference_mode():
+        batches = task.batches(pool, batch_size=config.batch_size, device=device)
+        return torch.cat([network(batch.inputs).features.float().cpu() for batch in batches])
+
+
+def held_out_error(
+    config: TrainConfig, fold: Fold[Batch], options: CostOptions, *, setting: Setting
+) -> float:
+    """Train a head with these options, and return the held-out error of its best epoch.
+
+    Initial weights and the order of samples are the same for all candidates.
+    """
+    train, device = fold.train, fold.train.inputs.device
+    # every class is in the training part, so the largest label is the last class
+    counts = torch.bincount(train.target).cpu()
+    with seeded(config.seed):
+        network = Head(train.inputs.shape[1], len(counts), normalise=True).to(device)
+    error = 1.0
+
+    def end_epoch(loop: Loop, _: object) -> None:
+        nonlocal error
+        if loop.history[-1].best:
+            error = setting.objective.error(_outputs(network, fold.held_out).confusion())
+
+    loop = Loop(
+        network,
+        CosenPaper(**options).make_loss(replace(setting, class_counts=counts)).to(device),
+        make_optimizer(network, config),
+        LoopSettings.of(config),
+        batches=lambda: batches,
+        validate=lambda evaluated: _outputs(evaluated, fold.val),
+        objective=setting.objective,
+        class_counts=counts,
+        end_epoch=end_epoch,
+    )
+    batches = FeatureBatches(
+        train.inputs,
+        train.target,
+        batch_size=config.batch_size,
+        order=torch.Generator().manual_seed(config.seed),
+        device=device,
+    )
+    loop.fit()
+    return error
+
+
+@torch.no_grad()
+def _outputs(network: nn.Module, samples: Batch) -> Outputs:
+    network.eval()
+    output = network(samples.inputs)
+    return Outputs(output.logits, output.features, samples.target)

@@ -1,20 +1,23 @@
-"""What tuning found: the candidates that matter, their differences, the sentence and the TOML."""
+"""The result of tuning: the candidates, their differences, a sentence and a TOML file."""
 
-import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomli_w
 
 from cosen.methods.learned_costs import CosenPaper
-from cosen.training.tuning.options import CostOptions, describe
+
+CostOptions = dict[str, Any]
+
+FACTORS = ("confusion", "separability")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Options of cosen-paper, and the error on each held-out fold."""
+    """Options of cosen-paper, and the error on each fold."""
 
     costs: CostOptions
     errors: tuple[float, ...]
@@ -33,29 +36,18 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Difference:
-    """How much lower one error is than another, over the same folds.
+    """The difference of two errors over the same folds."""
 
-    Attributes:
-        mean: Positive where the first candidate is better.
-        standard_error: With the correction for training sets that overlap (Nadeau and Bengio).
-        beyond_noise: Whether it differs from 0 by a one-sided t-test at 5 %.
-    """
-
-    mean: float
-    standard_error: float
-    beyond_noise: bool
+    mean: float  # positive if the first candidate is better
+    standard_error: float  # corrected for overlapping training sets (Nadeau and Bengio)
+    beyond_noise: bool  # whether it differs from 0 in a one-sided t-test at 5 %
 
     def __str__(self) -> str:
         return f"{100 * self.mean:+.2f} ± {100 * self.standard_error:.2f}"
 
 
 def compare(first: Candidate, second: Candidate, *, samples: int) -> Difference:
-    """How much lower the first's error is, and whether that is more than noise.
-
-    Args:
-        first: A candidate.
-        second: Another, judged on the same folds.
-        samples: How many samples were judged in all: one more or less right is noise, too.
+    """Compare the errors of two candidates; a difference of one of ``samples`` is noise.
 
     Example:
         >>> first, second = Candidate({}, (0.10, 0.11, 0.12)), Candidate({}, (0.20, 0.21, 0.23))
@@ -74,63 +66,37 @@ def compare(first: Candidate, second: Candidate, *, samples: int) -> Difference:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What tuning found.
+    """The result of tuning."""
 
-    Attributes:
-        chosen: What is written to ``tuned.toml``: the best, or the defaults if it is no better.
-        best: The candidate of least error.
-        defaults: The defaults of CostLearner, with what the user fixed.
-        no_costs: Plain training.
-        samples: Images that were held out, each once.
-        finished: Candidates that were judged, in this run and before.
-        pruned: How many of them were given up early.
-        path: The file of settings.
-    """
-
-    chosen: Candidate
-    best: Candidate
-    defaults: Candidate
-    no_costs: Candidate
-    samples: int
-    finished: int
-    pruned: int
-    path: Path
+    chosen: Candidate  # the best, or the defaults if it is not better beyond noise
+    best: Candidate  # the one with the lowest error
+    defaults: Candidate  # those of CostLearner, with the options that the user fixed
+    no_costs: Candidate  # plain training
+    samples: int  # held-out images
+    finished: int  # evaluated candidates, earlier runs included
+    pruned: int  # how many of them were stopped early
+    path: Path  # of tuned.toml
 
     def sentence(self) -> str:
-        """What was chosen, and why."""
+        """Describe the choice and the errors behind it."""
         gain = compare(self.best, self.defaults, samples=self.samples)
-        folds = f"{len(self.chosen.errors)} folds"
-        defaults = f"the defaults of {CosenPaper.name} ({describe(self.defaults.costs)})"
-        trials = f"{self.finished} trials" if self.finished > 1 else "1 trial"
-        if self.best.costs == self.defaults.costs:
-            said = (
-                f"Chose {defaults}: none of {trials} has a lower cross-validated error than their "
-                f"{self.chosen} over {folds}"
-            )
-        elif not gain.beyond_noise:
-            said = (
-                f"Chose {defaults}: the best of {trials} "
-                f"({describe(self.best.costs)}) has a cross-validated error of {self.best} against "
-                f"their {self.defaults}, and {gain} over the same {folds} is within noise"
-            )
-        else:
-            said = (
-                f"Chose {describe(self.chosen.costs)} for {CosenPaper.name}: the best of {trials}, "
-                f"its cross-validated error is {self.best} against {self.defaults} with the "
-                f"defaults, and {gain} over the same {folds} is more than noise"
-            )
-        return f"{said}; no costs give {self.no_costs}, {self._against_no_costs()}."
-
-    def _against_no_costs(self) -> str:
-        gain = compare(self.chosen, self.no_costs, samples=self.samples)
+        plain = compare(self.chosen, self.no_costs, samples=self.samples)
         if not gain.beyond_noise:
-            return "no different within noise"
-        if gain.mean > 0:
-            return "which is worse beyond noise"
-        return "which is better beyond noise: consider --method baseline"
+            choice = f"Chose the defaults of {CosenPaper.name} ({describe(self.defaults.costs)})"
+        else:
+            choice = f"Chose {describe(self.chosen.costs)} for {CosenPaper.name}"
+        text = (
+            f"{choice}. Cross-validated error over {len(self.chosen.errors)} folds: defaults "
+            f"{self.defaults}, best of {self.finished} trials {self.best} ({gain}, "
+            f"{_verdict(gain)}), no costs {self.no_costs} (chosen options {plain}, "
+            f"{_verdict(plain)})."
+        )
+        if plain.beyond_noise and plain.mean < 0:
+            text += " Consider --method baseline."
+        return text
 
     def as_json(self) -> dict[str, Any]:
-        """Plain numbers; JSON has no infinite ones, so such a deviation is written ``"inf"``."""
+        """Return plain values; infinite numbers are written ``"inf"``."""
         found: dict[str, Any] = {"sentence": self.sentence(), "config": str(self.path)}
         for name in ("chosen", "best", "defaults", "no_costs"):
             candidate: Candidate = getattr(self, name)
@@ -146,20 +112,34 @@ class Tuned:
         return found | {"finished": self.finished, "pruned": self.pruned}
 
 
-def as_toml(tuned: Tuned, *, objective: str, expert: str | None) -> str:
-    """Settings for ``cosen train --config``: method, costs, and the objective they are for."""
-    lines = [f"# {tuned.sentence()}", "", f"method = {_toml(CosenPaper.name)}"]
-    lines.append(f"objective = {_toml(objective)}")
-    if expert:
-        lines.append(f"expert = {_toml(str(Path(expert).absolute()))}")
-    lines += ["", "[options]"]
-    lines += [f"{name} = {_toml(value)}" for name, value in tuned.chosen.costs.items()]
-    return "\n".join(lines) + "\n"
+def _verdict(gain: Difference) -> str:
+    if not gain.beyond_noise:
+        return "within noise"
+    return "better" if gain.mean > 0 else "worse"
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, str | bool):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    return repr(value)  # a float's repr is TOML's, inf included
+def as_toml(tuned: Tuned, *, objective: str) -> str:
+    """Return settings for ``cosen train --config``."""
+    if objective not in ("overall", "balanced"):
+        objective = str(Path(objective).absolute())
+    options = tuned.chosen.costs
+    settings = {"method": CosenPaper.name, "objective": objective, "options": options}
+    return f"# {tuned.sentence()}\n\n{tomli_w.dumps(settings)}"
+
+
+def describe(costs: CostOptions) -> str:
+    """Describe options in a few words.
+
+    Example:
+        >>> describe({"cost_lr": 0.1, "separability_std": math.inf, "separability_mean": 1.0})
+        'cost_lr 0.1, separability off'
+    """
+    words = []
+    for name, value in costs.items():
+        factor, _, number = name.rpartition("_")
+        if factor in FACTORS and costs.get(f"{factor}_std") == math.inf:
+            if number == "std":
+                words.append(f"{factor} off")
+            continue
+        words.append(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}")
+    return ", ".join(words)

@@ -1,12 +1,11 @@
-// Charts: drawn when they come near the view, and again when width, colours or data change; those
-// out of view wait until they are seen. All are drawn before printing, in light colours and at the
-// width of the paper.
+// Draws a chart when it comes near the view, and again when the width, the colours or the data
+// change. Before printing, all charts are drawn in light colours at the width of the paper.
 
 const charts = new Map();
 const PLOTLY_OPTIONS = { displayModeBar: false, doubleClick: false, showTips: false };
 
-// `describe(width, colours)` gives Plotly's `data` and `layout`; the layout has a height, and a
-// width where it is wider than its place.
+// `describe(width, colours)` returns Plotly's `data` and `layout`. The layout has a height, and a
+// width if the chart is wider than its place.
 function addChart(id, describe, { onClick } = {}) {
   const place = byId(id);
   if (!place) return;
@@ -17,7 +16,7 @@ function addChart(id, describe, { onClick } = {}) {
 
 function drawChart(chart) {
   const room = chart.place.parentElement.clientWidth;
-  if (!room) return; // in a closed dialog or behind display: none
+  if (!room) return; // hidden
   const colours = palette();
   const { data, layout } = chart.describe(room, colours);
   const whole = { ...commonLayout(colours), width: room, ...layout };
@@ -78,7 +77,7 @@ function commonLayout(colours) {
   };
 }
 
-// An axis that cannot be dragged, so that a finger on a chart scrolls the page.
+// An axis that cannot be dragged: a finger on a chart scrolls the page.
 function axis(colours, { title, ...more } = {}) {
   return {
     fixedrange: true,
@@ -91,7 +90,7 @@ function axis(colours, { title, ...more } = {}) {
   };
 }
 
-// Marks where a slider stands.
+// Marks the position of a slider.
 function verticalLine(colours, x) {
   return {
     type: "line",
@@ -107,8 +106,8 @@ function verticalLine(colours, x) {
 
 const pen = document.createElement("canvas").getContext("2d");
 
-// Ticks of an axis with a class at each whole number: as many names as fit, shortened, and upright
-// where they fit so. `room` is the pixels that the names take across the axis.
+// Ticks of an axis with one class per integer. Names are shortened, turned if they do not fit, and
+// skipped if there are too many. `room` is the space that they need across the axis, in pixels.
 function classTicks(order, spacing, colours, { upright = true, size = 11 } = {}) {
   pen.font = `${size}px ${colours.font}`;
   const texts = order.map((label) => shorten(className(label), 16));
@@ -128,7 +127,7 @@ function classTicks(order, spacing, colours, { upright = true, size = 11 } = {})
       showgrid: false,
       zeroline: false,
       ticks: "",
-      ticklabeloverflow: "allow", // measuring which names to hide takes Plotly half of its time
+      ticklabeloverflow: "allow", // hiding names would double the time Plotly needs
     },
   };
 }
@@ -147,6 +146,6 @@ function startCharts() {
   };
   addEventListener("beforeprint", print);
   addEventListener("afterprint", restore);
-  // A browser that only emulates paper sends no event of printing.
+  // Emulated print media send no print event.
   matchMedia("print").addEventListener("change", ({ matches }) => (matches ? print() : restore()));
 }

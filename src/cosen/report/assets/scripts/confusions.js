@@ -1,6 +1,6 @@
-// Counts of confusions and how they stand in tables, for the matrices and the detail of a class.
+// Confusion matrices, their difference, and tables of confusions.
 
-// Counts with their share of a row's images.
+// A count and its share of the row.
 function countAndRate(role, row, column) {
   const count = contents.confusion[role][row][column];
   const total = testImages[role][row];
@@ -13,7 +13,7 @@ const testImages = Object.fromEntries(
   roles.map((role) => [role, (contents.confusion?.[role] ?? []).map(sum)]),
 );
 
-// Cells of a table of confusions: the counts by each method, and the change of their share.
+// The counts of each method and the change of their share, as table cells.
 function confusionCells(row, column) {
   const all = roles.map((role) => countAndRate(role, row, column));
   const cells = all.map(({ count, rate }) =>
@@ -40,4 +40,139 @@ function mostFrequent(cells) {
   const count = ([row, column]) =>
     Math.max(...roles.map((role) => contents.confusion[role][row][column]));
   return cells.filter((cell) => count(cell) > 0).sort((a, b) => count(b) - count(a));
+}
+
+const LISTED_CONFUSIONS = 12;
+const classOrder = { rarity: contents.by_rarity, label: contents.classes.map((_, label) => label) };
+let shownOrder = "rarity";
+
+function startMatrices() {
+  if (!contents.confusion) return;
+  for (const role of roles) addChart(`confusion-${role}`, confusionChart(role), openRow);
+  if (roles.length === 2) addChart("confusion-difference", differenceChart, openRow);
+  const fillTables = fillWhenOpened("confusion-details", confusionTables);
+  for (const choice of document.querySelectorAll('input[name="order"]')) {
+    choice.addEventListener("change", () => {
+      shownOrder = choice.value;
+      redraw(
+        "confusion-baseline",
+        "confusion-chosen",
+        "confusion-difference",
+        "costs-chart",
+        "statistic-chart",
+      );
+      fillTables();
+    });
+  }
+  listConfusions();
+}
+
+const openRow = {
+  onClick: ({ points: [point] }) => openDetail(classOrder[shownOrder][point.y]),
+};
+
+function hoverCounts(row, column) {
+  const lines = roles.map((role) => {
+    const { count, rate } = countAndRate(role, row, column);
+    return `${labelText(methods[role], 24)}: ${amount(count)} images, ${percent(rate)} %`;
+  });
+  return [cellName(row, column), ...lines].join("<br>");
+}
+
+// Per cent without decimals; empty for 0, so that confusions stand out.
+function wholePercent(rate) {
+  return rate ? (rate < 0.005 ? "<1" : (100 * rate).toFixed(0)) : "";
+}
+
+function confusionChart(role) {
+  return (width, colours) =>
+    heatMap(width, colours, {
+      order: classOrder[shownOrder],
+      value: (row, column) => countAndRate(role, row, column).rate,
+      number: (row, column) => labelText(wholePercent(countAndRate(role, row, column).rate)),
+      hover: hoverCounts,
+      scale: shareColours(colours),
+      smallest: classCount > MANY ? 4 : 21,
+      withBar: classCount > NUMBERED_UP_TO,
+    });
+}
+
+function changeOf(row, column) {
+  return difference(
+    countAndRate("chosen", row, column).rate,
+    countAndRate("baseline", row, column).rate,
+  );
+}
+
+// Positive if better: more on the diagonal, less elsewhere.
+function improvement(row, column) {
+  const change = changeOf(row, column);
+  return change === null || row === column ? change : -change;
+}
+
+// A change in points without decimals; empty for 0.
+function wholePoints(change) {
+  const text = (100 * (change ?? 0)).toFixed(0);
+  if (Number(text) === 0) return "";
+  return change > 0 ? `+${text}` : text.replace("-", "−");
+}
+
+function differenceChart(width, colours) {
+  let most = 0.05;
+  for (let row = 0; row < classCount; row++) {
+    for (let column = 0; column < classCount; column++) {
+      most = Math.max(most, Math.abs(improvement(row, column) ?? 0));
+    }
+  }
+  return heatMap(width, colours, {
+    order: classOrder[shownOrder],
+    value: improvement,
+    number: (row, column) => wholePoints(changeOf(row, column)),
+    hover: (row, column) =>
+      `${hoverCounts(row, column)}<br>change ${points(changeOf(row, column))}`,
+    scale: changeColours(colours, most),
+    // Wide enough to name all of many classes, if there is room.
+    smallest: classCount > MANY ? (width < 700 ? 5 : 9) : 21,
+    withBar: classCount > NUMBERED_UP_TO,
+  });
+}
+
+function listConfusions() {
+  const labels = contents.by_rarity;
+  const cells = mostFrequent(
+    labels.flatMap((row) =>
+      labels.filter((column) => column !== row).map((column) => [row, column]),
+    ),
+  ).slice(0, LISTED_CONFUSIONS);
+  byId("confusion-list").replaceChildren(
+    cells.length
+      ? tableOf(
+          "Most frequent confusions",
+          [
+            "true class",
+            element("th", { scope: "col", class: "name" }, "predicted class"),
+            ...confusionHeadings(),
+          ],
+          cells.map(([row, column]) => [
+            named(className(row)),
+            element("td", { class: "name" }, named(className(column))),
+            ...confusionCells(row, column),
+          ]),
+        )
+      : element("p", null, "All predictions are correct."),
+  );
+}
+
+function confusionTables() {
+  const order = classOrder[shownOrder];
+  return roles.map((role) =>
+    tableOf(
+      `Test images by true class (rows) and prediction of ${methods[role]} (columns)`,
+      [named(methods[role]), ...order.map((label) => named(className(label)))],
+      order.map((row) => [
+        named(className(row)),
+        ...order.map((column) => amount(contents.confusion[role][row][column])),
+      ]),
+    ),
+  );
 }

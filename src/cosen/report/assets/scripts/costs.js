@@ -1,18 +1,18 @@
-// The learned costs by epoch, what they are made of, and the steps that were taken.
+// The learned costs by epoch, and the matrices that they are computed from.
 
-const unpackIfThere = (packed) => packed && unpackMatrices(packed);
+const unpackOptional = (packed) => packed && unpackMatrices(packed);
 const learned = contents.costs && {
   costs: unpackMatrices(contents.costs.costs),
-  target_costs: unpackIfThere(contents.costs.target_costs),
+  target_costs: unpackOptional(contents.costs.target_costs),
   confusion: unpackMatrices(contents.costs.confusion),
-  frequencies: unpackIfThere(contents.costs.frequencies),
-  separability: unpackIfThere(contents.costs.separability),
+  frequencies: unpackOptional(contents.costs.frequencies),
+  separability: unpackOptional(contents.costs.separability),
 };
-const strengths = contents.costs?.strengths; // by step, where τ and m are what is learned
+const strengths = contents.costs?.strengths; // τ and m by step, if they are learned
 const STATISTICS = {
-  target_costs: { symbol: "T", meaning: "target costs, which ξ moves towards" },
+  target_costs: { symbol: "T", meaning: "target costs: ξ moves towards them" },
   frequencies: { symbol: "H", meaning: "the larger of the two class frequencies" },
-  separability: { symbol: "S", meaning: "how well the classes are separated" },
+  separability: { symbol: "S", meaning: "separability of the classes" },
   confusion: { symbol: "R", meaning: "confusion on validation" },
 };
 const PLAY_INTERVAL = 350; // milliseconds
@@ -34,7 +34,7 @@ function startCosts() {
   const fillTable = fillWhenOpened("costs-details", costTable);
   fillWhenOpened("steps-details", strengths ? strengthsTable : stepsTable);
   const slider = byId("cost-epoch");
-  const say = announcer(byId("cost-announced"));
+  const announce = announcer(byId("cost-announced"));
   const draw = oncePerFrame(() => {
     redraw("costs-chart", "statistic-chart", "steps-chart");
     fillTable();
@@ -48,7 +48,7 @@ function startCosts() {
   };
   slider.addEventListener("input", () => {
     show(Number(slider.value));
-    say(stateText);
+    announce(stateText);
   });
   startPlayer(byId("cost-play"), show);
   startStatistics();
@@ -108,7 +108,7 @@ function startStatistics() {
   }
 }
 
-// The scale spans all epochs, so that colours mean the same while the slider moves.
+// The range over all epochs, so that colours keep their meaning while the slider moves.
 const ranges = new Map();
 
 function rangeOf(name) {
@@ -143,7 +143,7 @@ function matrixChart(width, colours, name) {
   });
 }
 
-// Each row divided by its diagonal: the factor by which a mistake is dearer than the right answer.
+// Each row divided by its diagonal: how much more a mistake costs than a correct prediction.
 function relativeChart(width, colours) {
   const at = (row, column) =>
     learned.costs.at(shownEpoch, row, column) / learned.costs.at(shownEpoch, row, row);
@@ -152,7 +152,7 @@ function relativeChart(width, colours) {
     value: at,
     number: (row, column) => (row === column ? "1" : cellNumber(at(row, column))),
     hover: (row, column) =>
-      `${cellName(row, column)}<br>ξ beside the diagonal × ${significant(at(row, column))}`,
+      `${cellName(row, column)}<br>ξ relative to the diagonal: × ${significant(at(row, column))}`,
     scale: ratioColours(colours, largestRatio()),
     smallest: classCount > MANY ? 4 : 21,
     withBar: true,
@@ -178,7 +178,7 @@ function largestRatio() {
   return ranges.get("ratio");
 }
 
-// Two digits and no leading zero: what a cell of 30 pixels holds.
+// Two digits without a leading zero, to fit a cell of 30 pixels.
 function cellNumber(value) {
   if (value < 0.001) return value.toExponential(0).replace("e-", "e−");
   return String(Number(value.toPrecision(2))).replace(/^0/, "");
@@ -187,7 +187,7 @@ function cellNumber(value) {
 function costTable() {
   const order = classOrder[shownOrder];
   return tableOf(
-    `Costs after ${epochText()}, by true class (rows) and output (columns)`,
+    `Costs after ${epochText()}, by true class (rows) and predicted class (columns)`,
     ["true class", ...order.map((label) => named(className(label)))],
     order.map((row) => [
       named(className(row)),

@@ -1,6 +1,6 @@
-// Errors by epoch: each seed a thin line, their mean a thick one.
+// Errors by epoch: a thin line per seed, a thick one for the mean.
 
-const FEW = 3; // epochs; a line of one point is not seen
+const FEW = 3; // epochs; with so few, points are drawn too
 const CURVES = { "train-curves": "train_error", "val-curves": "val_error" };
 
 function startCurves() {
@@ -14,7 +14,7 @@ function startCurves() {
 const curvesOf = (role) => contents.curves.filter((curve) => curve.role === role);
 const curveRoles = ["baseline", "chosen"].filter((role) => curvesOf(role).length);
 
-// The mean over the epochs that every seed has: one that ended early must not make it jump.
+// The mean over the epochs that all seeds have: it must not jump when one ends early.
 function meanCurve(curves, key) {
   const [first, ...others] = curves.map(
     (curve) => new Map(curve.epochs.map((epoch, i) => [epoch, curve[key][i]])),
@@ -77,7 +77,7 @@ function curvesChart(colours, key) {
   };
 }
 
-// The same for both charts, so that they can be compared.
+// Both charts have the same range, to be comparable.
 function highestError() {
   const all = contents.curves.flatMap((curve) => [...curve.train_error, ...curve.val_error]);
   return Math.max(0.01, ...all.filter((error) => error !== null));

@@ -1,5 +1,5 @@
-// One class in a dialog: what it is taken for, what its mistakes cost, its pictures. A modal
-// <dialog> keeps the focus inside, closes on Escape and gives the focus back by itself.
+// The dialog of one class: its confusions, costs and pictures. A modal <dialog> keeps the focus
+// inside, closes on Escape and restores the focus.
 
 const SHOWN_CONFUSIONS = 8;
 let shownClass = null;
@@ -20,9 +20,9 @@ function startDetail() {
     openDetail(order[(order.indexOf(shownClass) + by + order.length) % order.length]);
   };
   byId("detail-rarer").addEventListener("click", step(-1));
-  byId("detail-commoner").addEventListener("click", step(1));
+  byId("detail-more-common").addEventListener("click", step(1));
   byId("detail-close").addEventListener("click", () => dialog.close());
-  // A click beside the dialog lands on the dialog itself, one inside on something in it.
+  // The target of a click outside is the dialog itself.
   dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close());
   themeListeners.push(() => dialog.open && drawMargins());
 }
@@ -34,8 +34,8 @@ function fillDetail() {
     .querySelector(".body")
     .replaceChildren(
       ...detailFigures(label),
-      ...takenFor(label),
-      ...takenForIt(label),
+      ...predictionsOf(label),
+      ...confusedWith(label),
       ...costRow(label),
       ...ownPictures(label),
     );
@@ -55,7 +55,7 @@ function detailFigures(label) {
   const rank = contents.by_rarity.indexOf(label) + 1;
   const percentOrNone = (rate) => (rate === null ? NO_VALUE : `${percent(rate)} %`);
   const tiles = [
-    tile("training images", amount(one.train), `place ${rank} of ${classCount}, from the rarest`),
+    tile("training images", amount(one.train), `${rank} of ${classCount}, from the rarest`),
     tile("test images", amount(one.test)),
     tile(
       "recall",
@@ -65,33 +65,33 @@ function detailFigures(label) {
         : methods.chosen,
     ),
   ];
-  if (isCompared) tiles.push(tile("change", points(change), "in points of per cent"));
+  if (isCompared) tiles.push(tile("change", points(change), "percentage points"));
   return [element("dl", { class: "tiles" }, ...tiles)];
 }
 
 const otherClasses = (label) => contents.by_rarity.filter((other) => other !== label);
 
-function takenFor(label) {
+function predictionsOf(label) {
   if (!contents.confusion) return [];
   const cells = mostFrequent(otherClasses(label).map((other) => [label, other])).slice(
     0,
     SHOWN_CONFUSIONS,
   );
-  const row = ([truth, said], name) => [name, ...confusionCells(truth, said)];
+  const row = ([truth, predicted], name) => [name, ...confusionCells(truth, predicted)];
   return [
-    element("h3", null, "What its test images are taken for"),
+    element("h3", null, "Predictions for its test images"),
     tableOf(
-      `What test images of ${className(label)} are taken for`,
-      ["said to be", ...confusionHeadings()],
+      `Predictions for test images of ${className(label)}`,
+      ["predicted class", ...confusionHeadings()],
       [
-        row([label, label], element("span", null, named(className(label)), " (right)")),
+        row([label, label], element("span", null, named(className(label)), " (correct)")),
         ...cells.map((cell) => row(cell, named(className(cell[1])))),
       ],
     ),
   ];
 }
 
-function takenForIt(label) {
+function confusedWith(label) {
   if (!contents.confusion) return [];
   const cells = mostFrequent(otherClasses(label).map((other) => [other, label])).slice(
     0,
@@ -99,9 +99,9 @@ function takenForIt(label) {
   );
   if (!cells.length) return [];
   return [
-    element("h3", null, "What else is taken for it"),
+    element("h3", null, "Other classes that are predicted as this one"),
     tableOf(
-      `Test images of other classes that are taken for ${className(label)}`,
+      `Test images of other classes that are predicted as ${className(label)}`,
       ["true class", ...confusionHeadings()],
       cells.map((cell) => [named(className(cell[0])), ...confusionCells(...cell)]),
     ),
@@ -110,19 +110,19 @@ function takenForIt(label) {
 
 function costRow(label) {
   if (!contents.costs) return [];
-  const dearest = otherClasses(label)
+  const costliest = otherClasses(label)
     .map((other) => [other, lastCost(label, other)])
     .sort((a, b) => b[1] - a[1])
     .slice(0, SHOWN_CONFUSIONS);
   const own = lastCost(label, label);
-  const summary = "What each mistake costs beside the right answer, logarithmically";
+  const summary = "Cost of each mistake relative to a correct prediction, on a logarithmic scale";
   return [
-    element("h3", null, "What its mistakes cost"),
+    element("h3", null, "Costs of its mistakes"),
     element(
       "p",
       null,
-      "Its row of ξ at the end, divided by its diagonal. Above 1, the class had to win by a " +
-        "wider margin against that output.",
+      "Its row of ξ after the last epoch, divided by the diagonal. Above 1, training asked for a " +
+        "wider margin over that class.",
     ),
     element(
       "div",
@@ -135,9 +135,9 @@ function costRow(label) {
       }),
     ),
     tableOf(
-      `The dearest outputs for ${className(label)}`,
-      ["the dearest outputs", "ξ", "beside the diagonal"],
-      dearest.map(([other, cost]) => [
+      `The most expensive mistakes for ${className(label)}`,
+      ["predicted class", "ξ", "relative to the diagonal"],
+      costliest.map(([other, cost]) => [
         named(className(other)),
         significant(cost),
         `× ${significant(cost / own)}`,
@@ -197,6 +197,6 @@ function ownPictures(label) {
     element("h3", null, "Its pictures"),
     own.length
       ? element("div", { class: "gallery" }, ...own.map((picture) => picture.cloneNode(true)))
-      : element("p", { class: "quiet" }, "The report holds no picture of this class."),
+      : element("p", { class: "quiet" }, "The report has no picture of this class."),
   ];
 }

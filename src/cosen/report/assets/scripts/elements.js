@@ -1,23 +1,23 @@
-// Elements made of text and other elements, never of markup: nothing in the data can become a tag.
+// Elements from text and other elements, never from markup: data cannot become a tag.
 
 function byId(id) {
   return document.getElementById(id);
 }
 
 function element(tag, attributes, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes ?? {})) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes ?? {})) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
 }
 
-// A name from the data, whose direction does not spill over.
+// A name from the data. Its text direction does not affect the text around it.
 function named(text) {
   return element("bdi", null, text);
 }
 
-// A table in a region that scrolls by itself. Headings and cells are texts or
-// elements; the first of a row heads it.
+// A table in a scrolling region. Headings and cells are texts or elements; the first cell of a row
+// is its heading.
 function tableOf(caption, headings, rows) {
   const head = element(
     "tr",
@@ -44,7 +44,7 @@ function tableOf(caption, headings, rows) {
   return region;
 }
 
-// A change, shaded like those in the table of classes. `better` is the sign that is for the better.
+// A shaded change. `better` is the sign of an improvement.
 function changeCell(change, { better = 1, full = 0.1 } = {}) {
   const cell = element("td", { class: "change" }, points(change));
   shadeChange(cell, change, { better, full });
@@ -58,7 +58,7 @@ function shadeChange(cell, change, { better = 1, full = 0.1 } = {}) {
   cell.style.setProperty("--shade", Math.min(1, Math.abs(change ?? 0) / full).toFixed(3));
 }
 
-// Fills a closed <details> when it is opened first: tables of 102 × 102 are not made for nobody.
+// Fills a <details> when it is opened: tables of 102 × 102 take time.
 function fillWhenOpened(id, make) {
   const details = byId(id);
   const place = details?.querySelector("div");
@@ -69,7 +69,7 @@ function fillWhenOpened(id, make) {
   return () => details && fill();
 }
 
-// A region that scrolls must be reachable by keyboard; one that does not must not stop the tab key.
+// A region can be focused only if it scrolls.
 function watchScrolling(region) {
   const update = () => {
     const overflows =
@@ -88,7 +88,7 @@ function watchScrolling(region) {
   for (const child of region.children) observer.observe(child);
 }
 
-// Calls `draw` once in the next frame, however often it is asked for before.
+// Calls `draw` once per frame at most.
 function oncePerFrame(draw) {
   let waiting = 0;
   return () => {
@@ -99,7 +99,7 @@ function oncePerFrame(draw) {
   };
 }
 
-// Tells a screen reader where a slider has come to, once it rests.
+// Announces a text to screen readers when a slider or a filter rests.
 function announcer(output) {
   let waiting = 0;
   return (text) => {

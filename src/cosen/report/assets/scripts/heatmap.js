@@ -1,10 +1,9 @@
-// A matrix of classes against classes: confusions and costs.
+// Heat maps of classes by classes: confusions and costs.
 
 const NUMBERED_UP_TO = 12; // classes; the cells of larger matrices are too small for numbers
 const MANY = 20;
 
-// Colours of shares: by their square root, so that a confusion of 2 % is seen beside a diagonal
-// of 95 %.
+// Colours of shares, by their square root: a confusion of 2 % stays visible.
 function shareColours(colours) {
   const ticks = [0, 0.01, 0.05, 0.2, 0.5, 1];
   return {
@@ -17,7 +16,7 @@ function shareColours(colours) {
   };
 }
 
-// Colours of a change, for the worse below 0 and for the better above.
+// Colours of a change: worse below 0, better above.
 function changeColours(colours, most) {
   const ticks = [-most, -most / 2, 0, most / 2, most];
   return {
@@ -30,22 +29,22 @@ function changeColours(colours, most) {
   };
 }
 
-// Colours of costs, which differ by factors: by their logarithm.
+// Colours of costs, by their logarithm.
 function factorColours(low, high) {
   const ticks = [];
   for (let power = -9; power <= 3; power++) {
     for (const first of [1, 2, 5]) ticks.push(Number(`${first}e${power}`));
   }
   const inside = ticks.filter((tick) => tick >= low * 0.999 && tick <= high * 1.001);
-  const shown =
+  const kept =
     inside.length > 7 ? inside.filter((tick) => /^1/.test(tick.toExponential())) : inside;
   return {
     colorscale: "Cividis",
     zmin: Math.log10(low),
     zmax: Math.log10(Math.max(high, low * 1.001)),
     place: (value) => Math.log10(Math.max(value, low)),
-    tickvals: shown.map(Math.log10),
-    ticktext: shown.map(String),
+    tickvals: kept.map(Math.log10),
+    ticktext: kept.map(String),
   };
 }
 
@@ -63,9 +62,9 @@ function ratioColours(colours, most) {
   };
 }
 
-// `value(row, column)` colours a cell; `number` and `hover` say what stands in it and beside it.
-// `smallest` is the least width of a cell: what does not fit then scrolls, except on paper;
-// `numberRoom` is the width from which a cell has room for its number.
+// `value(row, column)` sets the colour of a cell, `number` its text and `hover` its tooltip.
+// `smallest` is the minimum width of a cell: a larger matrix scrolls, except on paper. `numberRoom`
+// is the minimum width of a cell with a text.
 function heatMap(
   width,
   colours,
@@ -125,7 +124,7 @@ function heatMap(
       width: whole,
       height: cell * size + top + bottom,
       margin: { l: left, r: right, t: top, b: bottom },
-      xaxis: axis(colours, { title: "said to be", ...below.ticks }),
+      xaxis: axis(colours, { title: "predicted class", ...below.ticks }),
       yaxis: axis(colours, {
         title: "true class",
         ...beside.ticks,
@@ -139,6 +138,6 @@ function heatMap(
 function cellName(row, column) {
   const truth = classLabels[row];
   return row === column
-    ? `${truth}, said rightly`
-    : `${truth}<br>said to be ${classLabels[column]}`;
+    ? `${truth}, correct`
+    : `${truth}<br>predicted as ${classLabels[column]}`;
 }

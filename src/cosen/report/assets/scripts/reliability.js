@@ -1,4 +1,4 @@
-// Reliability diagrams: how often images with a score are right, beside that score.
+// Reliability diagrams: the accuracy of images by their score.
 
 function startReliability() {
   if (!contents.reliability) return;
@@ -21,7 +21,7 @@ function reliabilityChart(colours, bins) {
     hovertext: bins.map(
       (bin) =>
         `scores of ${binName(bin)}<br>mean score ${percent(bin.confidence)} %<br>` +
-        `right ${percent(bin.accuracy)} %<br>${amount(bin.count)} images`,
+        `correct ${percent(bin.accuracy)} %<br>${amount(bin.count)} images`,
     ),
     hoverinfo: "text",
     showlegend: false,
@@ -52,7 +52,7 @@ function reliabilityChart(colours, bins) {
       height: 360,
       margin: { l: 58, r: 12, t: 10, b: 44 },
       xaxis: axis(colours, { title: "score, %", range: [0, 100], anchor: "y2", zeroline: false }),
-      yaxis: axis(colours, { title: "right, %", range: [0, 102], domain: [0.34, 1] }),
+      yaxis: axis(colours, { title: "correct, %", range: [0, 102], domain: [0.34, 1] }),
       yaxis2: axis(colours, {
         title: "images, %",
         domain: [0, 0.24],
@@ -70,9 +70,9 @@ function reliabilityTable() {
     percent(bin?.accuracy ?? null),
     amount(bin?.count ?? null),
   ];
-  const headings = (when) => [`mean score ${when}`, `right ${when}`, `images ${when}`];
+  const headings = (when) => [`mean score ${when}`, `correct ${when}`, `images ${when}`];
   return tableOf(
-    "Scores and how often they are right, in per cent, before and after calibration",
+    "Scores and accuracy in per cent, before and after calibration",
     ["scores", ...headings("before"), ...headings("after")],
     before.map((bin, i) => [binName(bin), ...cells(bin), ...cells(after[i])]),
   );

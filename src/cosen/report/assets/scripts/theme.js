@@ -1,4 +1,4 @@
-// Light and dark. The page follows the system until the button is pressed, and remembers nothing.
+// Light and dark colours. The page follows the system until the button is pressed; it stores nothing.
 
 const root = document.documentElement;
 const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
@@ -24,13 +24,13 @@ function isDark() {
 
 const palettes = new Map();
 
-// The colours that charts share with the page, for each theme.
+// The colours of the page, for charts.
 function palette() {
   if (!palettes.has(isDark())) palettes.set(isDark(), resolvedPalette());
   return palettes.get(isDark());
 }
 
-// Resolved by an element, because the properties themselves hold both colours.
+// An element resolves them: the properties hold both colours.
 function resolvedPalette() {
   const probe = element("span", { hidden: "" });
   root.append(probe);

@@ -1,5 +1,5 @@
-// What decisions would be if rare or common classes were favoured: argmax of the outputs minus the
-// shift times the logarithms of the class frequencies, over all stored test images.
+// Decisions with a shift towards rare or common classes: argmax of the logits minus the shift times
+// the logarithm of the class frequencies.
 
 const MEASURES = {
   accuracy: "overall accuracy",
@@ -15,7 +15,7 @@ function startTradeoff() {
   let now = atZero;
   let shift = 0;
   const slider = byId("shift");
-  const say = announcer(byId("shift-announced"));
+  const announce = announcer(byId("shift-announced"));
   const figures = shiftFigures(atZero);
   const rows = shiftRows(atZero);
   const draw = oncePerFrame(() => {
@@ -32,11 +32,11 @@ function startTradeoff() {
   };
   const move = () => {
     show();
-    say(() => {
-      const spoken = Object.entries(MEASURES).map(
+    announce(() => {
+      const parts = Object.entries(MEASURES).map(
         ([key, name]) => `${name} ${percent(now[key])} %`,
       );
-      return `Shift ${shift.toFixed(2)}: ${spoken.join(", ")}`;
+      return `Shift ${shift.toFixed(2)}: ${parts.join(", ")}`;
     });
   };
   slider.addEventListener("input", move);
@@ -54,7 +54,7 @@ function startTradeoff() {
       unnamed: classCount > MANY,
     }),
   );
-  let curve = null; // made when the chart is first seen: it decides 81 times
+  let curve = null; // computed when the chart is first visible
   addChart("shift-chart", (width, colours) => {
     curve ??= RANGE.map(decide);
     return shiftChart(colours, curve, shift);
@@ -65,11 +65,10 @@ function startTradeoff() {
 function shiftText(shift) {
   if (shift === 0) return "0.00, the model as it is";
   const size = Math.abs(shift).toFixed(2);
-  return shift > 0 ? `+${size}, rare classes favoured` : `−${size}, common classes favoured`;
+  return shift > 0 ? `+${size}, favours rare classes` : `−${size}, favours common classes`;
 }
 
-// A function from a shift to what it leads to. Everything that does not depend on the shift is done
-// here, once.
+// Returns a function from a shift to its metrics. What does not depend on the shift is done once.
 function decider(tradeoff) {
   const logits = unpack(tradeoff.logits);
   const target = Uint16Array.from(unpack(tradeoff.target), Math.round);
@@ -109,13 +108,13 @@ function decider(tradeoff) {
   };
 }
 
-// Classes without test images have no recall and take no part.
+// Classes without test images have no recall and are skipped.
 function meanOf(rates) {
   const known = rates.filter((rate) => rate !== null);
   return known.length ? known.reduce((sum, rate) => sum + rate, 0) / known.length : null;
 }
 
-// <data> carries the number as it was computed beside the number as it is read.
+// <data> holds the exact number next to the rounded text.
 function showRate(place, rate) {
   place.value = rate ?? "";
   place.textContent = rate === null ? NO_VALUE : `${percent(rate)} %`;
@@ -177,7 +176,7 @@ function shiftChart(colours, curve, shift) {
     rareRecall: { color: colours.worse, width: 2, dash: "dash" },
   };
   return {
-    // With as many test images of each class, accuracy is mean recall: the dotted line lies on top.
+    // Accuracy equals mean recall if classes have equal sizes: draw the dotted line on top.
     data: ["meanRecall", "rareRecall", "accuracy"].map((key) => ({
       x: RANGE,
       y: curve.map((one) => (one[key] === null ? null : 100 * one[key])),

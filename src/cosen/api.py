@@ -1,0 +1,415 @@
+"""The public functions: train, compare, inspect and load, and what they return."""
+
+import copy
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from cosen.comparing.choice import Choice
+from cosen.comparing.compare import DEFAULT_METHODS, CompareCallbacks, compare_methods
+from cosen.comparing.leaderboard import Leaderboard
+from cosen.comparing.study_folder import StudyFolder
+from cosen.costs import Objective
+from cosen.costs.cost_table import read_misclassification_costs
+from cosen.data.inspection import Inspection, inspect_data
+from cosen.data.labelled import LabelledImages
+from cosen.data.sources import open_data
+from cosen.devices import train_on_devices
+from cosen.errors import InputError, RunError, choices_hint
+from cosen.losses import Numbers, as_numbers
+from cosen.methods import Method
+from cosen.training.config import TrainConfig, make_config
+from cosen.training.loop import Callbacks
+from cosen.training.records import EpochRecord, Metrics, ModelInfo, RunRecord
+from cosen.training.run import Inputs, train_run
+from cosen.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from cosen.training.export import ExportCheck
+    from cosen.training.predict import Prediction
+
+STUDY_VALIDATION = 0.2
+"""The validation share of a comparison: more than a run's, as it also decides between methods."""
+
+Data = str | Path | Any
+"""A path, the name of a dataset, a ``torch.utils.data.Dataset``, or ``(images, labels)`` arrays."""
+
+NetworkLike = str | nn.Module | Callable[[], nn.Module]
+"""The name of a network, a module, or a function that makes one."""
+
+
+class Run:
+    """A training run, read from its folder.
+
+    Args:
+        path: The run folder. ``model.json`` and ``model.safetensors`` are enough to predict and
+            to export.
+        network: The network, if the run trained one of your own.
+    """
+
+    def __init__(self, path: Path | str, *, network: NetworkLike | None = None) -> None:
+        self.folder = RunFolder(path) if _has_model(path) else RunFolder.existing(path)
+        self._network = None if isinstance(network, str) else _factory(network)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return self.folder.path
+
+    @property
+    def record(self) -> RunRecord:
+        """Settings, versions and facts about the data."""
+        return self.folder.record()
+
+    @property
+    def metrics(self) -> Metrics:
+        """Metrics on the test images."""
+        return self.folder.metrics().test
+
+    @property
+    def val_metrics(self) -> Metrics:
+        """Metrics on the validation images."""
+        return self.folder.metrics().val
+
+    @property
+    def history(self) -> list[EpochRecord]:
+        """One record per epoch."""
+        return self.folder.history()
+
+    def predict(
+        self,
+        images: Sequence[Path | str] | Path | str,
+        *,
+        misclassification_costs: Numbers | Path | str | None = None,
+        **options: Any,
+    ) -> "list[Prediction]":
+        """Predict the classes of image files, and of all images in folders.
+
+        Args:
+            images: Files and folders.
+            misclassification_costs: ξ′, row = true class, or the path of a CSV; decide for the
+                least expected cost.
+            options: Options of :func:`cosen.training.predict.predict_images`: ``top``, ``prior``,
+                ``calibrated``, ``skip_broken``, ``batch_size``, ``device``, ``progress``.
+        """
+        from cosen.training.model_file import load_info
+        from cosen.training.predict import predict_images
+
+        costs = None
+        if isinstance(misclassification_costs, str | Path):
+            path = Path(misclassification_costs).expanduser()
+            costs = read_misclassification_costs(path, load_info(self.path).class_names)
+        elif misclassification_costs is not None:
+            costs = as_numbers(misclassification_costs, name="misclassification_costs").float()
+        return predict_images(
+            self.path, images, misclassification_costs=costs, network=self._network, **options
+        )
+
+    def evaluate(
+        self,
+        data: Data | None = None,
+        *,
+        objective: Objective | str | Numbers | None = None,
+        **options: Any,
+    ) -> Metrics:
+        """Return the metrics on the run's test images, or on all images of other data.
+
+        Args:
+            data: Other data with the same classes; None for the run's test images.
+            objective: What ``error`` measures: ``balanced``, ``overall``, a CSV or a matrix of
+                misclassification costs; by default what the run measured.
+            options: Options of :func:`cosen.training.evaluate_run.evaluate_run`.
+        """
+        from cosen.training.evaluate_run import evaluate_run, stored_metrics
+
+        goal = None if objective is None else self.objective(objective)
+        if data is None:
+            return stored_metrics(self.path, goal).test
+        return evaluate_run(self.path, data, objective=goal, network=self._network, **options)
+
+    def objective(self, value: Objective | str | Numbers) -> Objective:
+        """Return an objective for the classes of this run; a text may be the path of a CSV."""
+        names = self.record.prepared.class_names
+        if isinstance(value, str):
+            return Objective.read(value, names)
+        return Objective.of(value, num_classes=len(names))
+
+    def export(self, out: Path | str = "model.onnx") -> "ExportCheck":
+        """Write the model as ONNX, and check it against PyTorch."""
+        from cosen.training.export import export_onnx
+
+        return export_onnx(self.path, out, network=self._network)
+
+    def report(
+        self, out: Path | str | None = None, *, against: "Run | Path | str | None" = None
+    ) -> Path:
+        """Write an HTML report, and return its path.
+
+        Args:
+            out: The file; by default ``report.html`` in the run folder.
+            against: Another run on the same split to compare with.
+        """
+        from cosen.report import write_report
+
+        other = against.path if isinstance(against, Run) else against
+        return write_report(self.path, out, against=other)
+
+
+class Study:
+    """A comparison of methods, read from its folder.
+
+    Args:
+        path: The study folder.
+        network: The network, if the study trained one of your own.
+    """
+
+    def __init__(self, path: Path | str, *, network: NetworkLike | None = None) -> None:
+        self.folder = StudyFolder.existing(path)
+        self._network = network
+
+    def __repr__(self) -> str:
+        return f"Study({str(self.path)!r})"
+
+    @property
+    def path(self) -> Path:
+        """The study folder."""
+        return self.folder.path
+
+    @property
+    def leaderboard(self) -> Leaderboard:
+        """The methods compared on the test images, the best first."""
+        return self.folder.leaderboard()
+
+    @property
+    def choice(self) -> Choice:
+        """The method to use, chosen on the validation images."""
+        return self.folder.choice()
+
+    @property
+    def best(self) -> Run:
+        """The run of the chosen method with its first seed."""
+        choice = self.choice
+        if choice.method is None:
+            raise RunError(f"no run of {self.path} has finished, so there is no best run")
+        return self.run(choice.method, choice.seeds[0])
+
+    def run(self, method: str, seed: int = 0) -> Run:
+        """Return one run of the study.
+
+        Args:
+            method: A method as the leaderboard names it, such as ``cosen(margin=4)``.
+            seed: The seed.
+        """
+        methods = self.folder.record().methods
+        if method not in methods:
+            raise InputError(f"{self.path} has no method {method!r}{choices_hint(method, methods)}")
+        return Run(self.folder.run(method, seed).path, network=self._network)
+
+    def report(self, out: Path | str | None = None) -> Path:
+        """Write an HTML report, and return its path."""
+        from cosen.report import write_report
+
+        return write_report(self.path, out)
+
+
+def train(
+    data: Data | None = None,
+    *,
+    out: Path | str | None = None,
+    method: str | Method | None = None,
+    network: NetworkLike | None = None,
+    baseline: Run | Path | str | None = None,
+    resume: Path | str | None = None,
+    callbacks: Callbacks | None = None,
+    config: TrainConfig | None = None,
+    **settings: Any,
+) -> Run:
+    """Train a network, evaluate it on the test images, and keep everything in a run folder.
+
+    Args:
+        data: A folder of class folders, a CSV, the name of a dataset, a dataset, or
+            ``(images, labels)`` arrays. The default is ``digits``.
+        out: The run folder; by default a new one below ``runs``.
+        method: A method's name, such as ``cosen`` or ``cosen(margin=4)``, or an object.
+        network: The name of a network, a module, or a function that makes one. A module is copied.
+        baseline: A finished run of the baseline on the same split, for methods that start from
+            one. Without it, a baseline is trained first.
+        resume: Resume the run in this folder; other settings are ignored. Pass data, method and
+            network again if they were objects.
+        callbacks: Called with progress.
+        config: Settings to start from.
+        settings: Any setting of :class:`~cosen.training.config.TrainConfig`, such as ``epochs=20``,
+            ``imbalance="odd:0.1"`` or ``devices=2``.
+
+    Example::
+
+        run = cosen.train("photos/", method="cosen", epochs=20)
+        run.metrics.mean_recall
+    """
+    config, inputs = _settings(data, method, network, config, settings)
+    if baseline is not None:
+        path = baseline.path if isinstance(baseline, Run) else Path(baseline)
+        inputs = replace(inputs, baseline=path)
+    folder = Path(resume or out or new_run_folder(config))
+    if resume is not None:
+        config = RunFolder.existing(resume).record().config
+    is_resumed = resume is not None
+    if config.devices > 1 and "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun sets it
+        train_on_devices(config, folder, resume=is_resumed, inputs=inputs, callbacks=callbacks)
+    else:
+        train_run(config, folder, resume=is_resumed, inputs=inputs, callbacks=callbacks)
+    return Run(folder, network=inputs.network)
+
+
+def compare(
+    data: Data | None = None,
+    *,
+    methods: Sequence[str | Method] = DEFAULT_METHODS,
+    seeds: int = 3,
+    out: Path | str | None = None,
+    network: NetworkLike | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
+    callbacks: CompareCallbacks | None = None,
+    config: TrainConfig | None = None,
+    **settings: Any,
+) -> Study:
+    """Compare methods with the same splits, network, seeds and settings.
+
+    The choice is made on validation images; the leaderboard shows test images, which have no part
+    in it. Called again with the same folder, it continues where it stopped.
+
+    Args:
+        data: As for :func:`train`.
+        methods: Names such as ``cosen`` or ``cosen(margin=4)``, or method objects.
+        seeds: Number of seeds, each with its own split.
+        out: The study folder; by default one below ``studies``, named after the data.
+        network: As for :func:`train`.
+        options: Options of methods by name: ``{"smote": {"neighbours": 3}}``.
+        workers: Processes at a time; by default one per core, or one with a GPU.
+        cluster: Run on Ray: ``local``, ``auto`` or the address of a cluster.
+        callbacks: Called with progress.
+        config: Settings to start from.
+        settings: As for :func:`train`. ``validation`` is 0.2 by default.
+    """
+    if "method" in settings:
+        raise InputError("compare has no setting 'method': use methods, a list of methods")
+    if config is None:
+        settings = {"validation": STUDY_VALIDATION} | settings
+    config, inputs = _settings(data, None, network, config, settings)
+    folder = Path(out or Path("studies") / Path(config.data.replace(":", "-")).resolve().stem)
+    compare_methods(
+        config,
+        folder,
+        methods=[methods] if isinstance(methods, str) else methods,
+        options=options,
+        seeds=seeds,
+        workers=workers,
+        cluster=cluster,
+        inputs=inputs,
+        callbacks=callbacks,
+    )
+    return Study(folder, network=network)
+
+
+def inspect(
+    data: Data = "digits",
+    *,
+    data_root: Path | str | None = None,
+    exclude: Sequence[str] = (),
+    progress: Callable[[int, int], None] | None = None,
+    quiet: bool = False,
+) -> Inspection:
+    """Summarise a dataset and list problems to fix before training.
+
+    Args:
+        data: As for :func:`train`.
+        data_root: The folder of named datasets.
+        exclude: Classes to exclude.
+        progress: Callback for progress.
+        quiet: Do not print the summary.
+    """
+    root = None if data_root is None else Path(data_root)
+    inspection = inspect_data(open_data(data, root=root, exclude=tuple(exclude)), progress=progress)
+    if not quiet:
+        print(inspection)
+    return inspection
+
+
+def load(path: Path | str, *, network: NetworkLike | None = None) -> Run | Study:
+    """Load a run or a study from its folder.
+
+    Args:
+        path: The folder.
+        network: The network, if it trained one of your own.
+    """
+    if StudyFolder(path).has_study:
+        return Study(path, network=network)
+    if RunFolder(path).has_run or _has_model(path):
+        return Run(path, network=network)
+    raise RunError(f"{path} is neither a run nor a study: it has no run.json and no study.json")
+
+
+def _has_model(path: Path | str) -> bool:
+    return Path(path, ModelInfo.FILE).is_file()
+
+
+def _settings(
+    data: Data | None,
+    method: str | Method | None,
+    network: NetworkLike | None,
+    config: TrainConfig | None,
+    settings: Mapping[str, Any],
+) -> tuple[TrainConfig, Inputs]:
+    """Separate settings, which can be written to a file, from objects."""
+    values = dict(settings)
+    if isinstance(data, str | Path):
+        values["data"] = str(data)
+    if isinstance(method, str):
+        values["method"] = method
+    own_method = method if isinstance(method, Method) else None
+    if method is not None and not isinstance(method, str | Method):
+        raise InputError(
+            f"method must be a name or a method object such as Smote(), but is {method!r}"
+        )
+    if isinstance(network, str):
+        values["network"] = network
+    own_network = None if isinstance(network, str) else _factory(network)
+    config = make_config(values, base=config)
+    images: LabelledImages | None = None
+    if data is not None and not isinstance(data, str | Path):
+        images = open_data(data, exclude=config.exclude)
+        config = replace(config, data=images.source)
+    return config, Inputs(images, own_method, own_network)
+
+
+def _factory(network: nn.Module | Callable[[], nn.Module] | None) -> Callable[[], nn.Module] | None:
+    if isinstance(network, nn.Module):
+        module = copy.deepcopy(network)
+        return lambda: copy.deepcopy(module)
+    if network is not None and not callable(network):
+        raise InputError(
+            "network must be a name, a module, or a function that returns a module, but is "
+            f"{network!r}"
+        )
+    return network
+
+
+def new_run_folder(config: TrainConfig) -> Path:
+    """Return a folder below ``runs`` that does not exist."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        raise InputError("give the run folder with --out, so that all processes use the same")
+    method = config.method.replace(":", "-")
+    base = f"{Path(config.data.replace(':', '-')).stem}-{method}-{config.seed}"
+    folder, number = Path("runs") / base, 2
+    while folder.exists():
+        folder, number = Path("runs") / f"{base}-{number}", number + 1
+    return folder

@@ -1,0 +1,52 @@
+"""Read costs from a CSV with the class names in the header and in the first column."""
+
+import csv
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cosen.errors import InputError
+from cosen.functional.checks import check_misclassification_costs
+
+
+def read_cost_table(path: Path, class_names: tuple[str, ...]) -> Tensor:
+    """Read a number for each pair of classes, row = true class, shape ``(C, C)``.
+
+    The header has the outputs, and each line starts with its true class, in any order.
+
+    Args:
+        path: The CSV.
+        class_names: The classes of the data; each needs a column and a line.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            lines = [line for line in csv.reader(file) if line]
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {path} of costs") from error
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read as a CSV: {error}") from error
+    header = lines[0][1:] if lines else []
+    rows = {line[0]: line[1:] for line in lines[1:]}
+    for name in class_names:
+        if name not in header or name not in rows:
+            raise InputError(
+                f"{path} must have a column and a line for every class, but lacks {name!r}"
+            )
+    try:
+        return torch.tensor(
+            [[float(rows[p][header.index(n)]) for n in class_names] for p in class_names]
+        )
+    except IndexError as error:
+        raise InputError(f"{path} must hold a number in every cell: a line is short") from error
+    except ValueError as error:
+        raise InputError(f"{path} must hold a number in every cell: {error}") from error
+
+
+def read_misclassification_costs(path: Path, class_names: tuple[str, ...]) -> Tensor:
+    """Read misclassification costs ξ′: zero on the diagonal, not negative, not all zero."""
+    costs = read_cost_table(path, class_names)
+    check_misclassification_costs(costs)
+    if not bool(costs.any()):
+        raise InputError(f"{path} has no cost above zero: then every decision is as good")
+    return costs

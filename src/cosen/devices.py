@@ -1,0 +1,82 @@
+"""Training with several processes, one per device, from a script, a notebook or a command.
+
+The processes are workers of :mod:`cosen.comparing.processes`, with the environment that torchrun
+would give them. Lightning's own launcher starts the calling script again, which a notebook and
+``python -c`` do not have.
+"""
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from cosen.comparing.jobs import Event, Job, Progress, Report
+from cosen.comparing.processes import run_locally
+from cosen.errors import RunError
+from cosen.training.config import TrainConfig
+from cosen.training.loop import Callbacks
+from cosen.training.records import EpochRecord
+from cosen.training.run import OTHER_FAILED, Inputs, train_run
+from cosen.training.run_folder import RunFolder
+
+
+def train_on_devices(
+    config: TrainConfig, out: Path, *, resume: bool, inputs: Inputs, callbacks: Callbacks | None
+) -> None:
+    """Train with ``config.devices`` processes on this machine; see :func:`train_run`."""
+    callbacks = callbacks or Callbacks()
+    with RunFolder(out).in_use():  # refused here, before processes start
+        pass
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {  # as torchrun would set it
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GROUP_RANK": "0",
+        "WORLD_SIZE": str(config.devices),
+        "LOCAL_WORLD_SIZE": str(config.devices),
+        "TORCHELASTIC_RUN_ID": "cosen",
+    }
+    jobs = []
+    for rank in map(str, range(config.devices)):
+        own = environment | {"RANK": rank, "LOCAL_RANK": rank}
+        payload = (own, sys.argv, config, resume, inputs)
+        jobs.append(Job(f"process {rank}", _train_process, payload, out.absolute()))
+
+    def event(_: str, value: Any) -> None:
+        if isinstance(value, EpochRecord):
+            callbacks.epoch(value)
+        else:
+            callbacks.phase(value)
+
+    outcomes = run_locally(
+        jobs,
+        workers=config.devices,
+        on_progress=lambda _, done, total: callbacks.batch(done, total),
+        on_outcome=lambda _: None,
+        on_event=event,
+    )
+    reasons = [outcome.reason for outcome in outcomes if outcome.reason is not None]
+    if reasons:
+        causes = [reason for reason in reasons if reason != OTHER_FAILED]
+        raise RunError(next(iter(causes), reasons[0]))
+
+
+def _train_process(
+    payload: tuple[dict[str, str], list[str], TrainConfig, bool, Inputs],
+    out: Path,
+    _: tuple[Path, ...],
+    report: Report,
+) -> None:
+    """Train in a worker process, as one process of the run."""
+    environment, command, config, resume, inputs = payload
+    os.environ |= environment
+    sys.argv = command  # run.json records it
+    callbacks = Callbacks(
+        batch=lambda done, total: report(Progress(done, total)),
+        epoch=lambda record: report(Event(record)),
+        phase=lambda title: report(Event(title)),
+    )
+    train_run(config, out, resume=resume, inputs=inputs, callbacks=callbacks)

@@ -1,0 +1,334 @@
+"""What a method trains with: the data, the run folder, and the steps that methods share."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from cosen.data.augmentation import Augmentation
+from cosen.data.batches import Batch, FeatureBatches, Share
+from cosen.data.features import embed
+from cosen.data.labelled import LabelledImages
+from cosen.data.stores import printable
+from cosen.errors import InputError, RunError
+from cosen.methods import Method, NetworkMethod, Samples, Scores, Setting
+from cosen.networks.freezing import freeze_but_output, frozen_but_output
+from cosen.networks.network import OUTPUT_STD, Network, NetworkOutput, Outputs, PenultimateFeatures
+from cosen.training.checkpoint import Checkpoint
+from cosen.training.config import TrainConfig
+from cosen.training.evaluation import run_network, summarise
+from cosen.training.loop import Callbacks, Loop, LoopSettings, make_optimizer
+from cosen.training.model_file import (
+    ImageClassifier,
+    calibrated_temperature,
+    load_model,
+    save_model,
+)
+from cosen.training.records import ImageNames, RunMetrics
+from cosen.training.run_folder import RunFolder
+from cosen.training.task import Task
+from cosen.training.thumbnails import write_thumbnails
+
+SCORE_BATCH = 4096
+"""Samples that a classifier scores at once."""
+
+OUTPUT_TOLERANCE = 0.05
+"""Largest relative difference between the logits and those of the output layer alone."""
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """One run, as a method sees it."""
+
+    config: TrainConfig
+    task: Task  # the data and the network
+    setting: Setting  # what the method knows about the data
+    run: RunFolder
+    fabric: Fabric  # device, precision and processes
+    callbacks: Callbacks
+    baseline: RunFolder | None = None  # finished, if the method needs one
+
+    @cached_property
+    def setting_with_baseline(self) -> Setting:
+        """The setting with the baseline's outputs for the validation images, if there is one."""
+        if self.baseline is None:
+            return self.setting
+        network = self.baseline_classifier().network
+        outputs = self._run_network(self.fabric.setup_module(network), self.task.splits.val)
+        return replace(self.setting, baseline=outputs)
+
+    @property
+    def is_first_process(self) -> bool:
+        """Whether this process writes the files."""
+        return self.fabric.is_global_zero
+
+    def make_loop(self, method: NetworkMethod, samples: Samples | None = None) -> Loop:
+        """Make the training loop of a method, continued from a checkpoint if there is one.
+
+        ``samples`` replace the training images.
+        """
+        config, fabric = self.config, self.fabric
+        setting = self.setting_with_baseline if method.starts_from_baseline else self.setting
+        task = _with_output_layer(self.task, method, setting)
+        torch.manual_seed(config.seed)  # the same weights in every process
+        network = (
+            self._retrained_network(method) if method.retrains_output else task.network(config)
+        )
+        if task.features is None and not config.augment and frozen_but_output(network):
+            # only the output layer learns: the features below it are computed once
+            assert isinstance(network, Network)
+            task = replace(task, features=self._embed(PenultimateFeatures(network)))
+            network = OutputOnly(network)
+        elif task.features is None:
+            network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        loss = method.make_loss(setting).to(fabric.device)
+        order = torch.Generator().manual_seed(config.seed)
+        noise = torch.Generator().manual_seed(config.seed * 1000 + fabric.global_rank)
+        checkpoint = Checkpoint(self.run, task, fabric, order, noise)
+        how: dict[str, Any] = {
+            "batch_size": config.batch_size,
+            "order": order,
+            "device": fabric.device,
+            "share": Share(fabric.global_rank, fabric.world_size),
+        }
+        augment, class_draws = self._augmentation(task, noise), method.class_draws(setting)
+
+        def batches() -> Iterable[Batch]:
+            if samples is not None:
+                return FeatureBatches(*map(torch.from_numpy, samples), **how)
+            return task.batches(task.splits.train, augment=augment, class_draws=class_draws, **how)
+
+        loop = Loop(
+            network,
+            loss,
+            make_optimizer(network, config),
+            LoopSettings.of(config),
+            batches=batches,
+            validate=lambda evaluated: run_network(
+                fabric, evaluated, task, task.splits.val, batch_size=config.batch_size
+            ),
+            objective=task.objective,
+            class_counts=task.model.class_counts,
+            fabric=fabric,
+            begin_epoch=lambda progress: method.begin_epoch(loss, setting, progress),
+            end_epoch=checkpoint.save,
+            callbacks=self.callbacks,
+        )
+        torch.manual_seed(config.seed + 1 + fabric.global_rank)  # dropout differs by process
+        checkpoint.restore(loop)
+        return loop
+
+    def on_features(self) -> "RunContext":
+        """Return a context whose network is a head on features.
+
+        They are the features of pretrained weights, or those of the baseline's network.
+        """
+        # these settings apply to the network that takes images
+        config = replace(self.config, augment=(), freeze=None, weights=None)
+        if self.task.features is not None:
+            return replace(self, config=config)
+        backbone = PenultimateFeatures(self.baseline_classifier().network)
+        backbone.eval().requires_grad_(False)
+        features = self._embed(backbone)
+        backbone.to("cpu")
+        model = self.task.model
+        model = model.changed(
+            network="head",
+            options={"in_features": features.shape[1]},
+            features=model.network,
+            feature_options=model.options,
+        )
+        task = replace(self.task, features=features, model=model, backbone=backbone)
+        return replace(self, config=config, task=task)
+
+    def samples(self, part: Literal["train", "val", "test"]) -> Samples:
+        """Return the features and the classes of a split."""
+        images: LabelledImages = getattr(self.task.splits, part)
+        assert self.task.features is not None
+        features: Tensor = self.task.features[self.task.feature_rows(images)]
+        return features.numpy(), images.labels
+
+    def baseline_classifier(self) -> ImageClassifier:
+        """Load the model of the baseline."""
+        assert self.baseline is not None
+        return load_model(self.baseline.path, network=self.task.own_network)[0]
+
+    def linear_output(self, method: Method, network: nn.Module) -> nn.Linear:
+        """Return the output layer of the baseline's network, which a method changes."""
+        layer = network.output_layer if isinstance(network, Network) else None
+        if not isinstance(layer, nn.Linear):
+            raise InputError(f"method {method.name} needs a network whose last layer is linear")
+        outputs = self.setting_with_baseline.baseline
+        assert outputs is not None
+        with torch.no_grad():
+            again = layer.cpu()(outputs.features)
+        # the norm of all logits: in bfloat16 single logits may differ by more
+        if (again - outputs.logits).norm() > OUTPUT_TOLERANCE * outputs.logits.norm():
+            raise InputError(
+                f"method {method.name} changes the output layer, but the network does more than "
+                "that layer after its features: return the logits of the output layer unchanged"
+            )
+        return layer
+
+    def save_model(self, classifier: ImageClassifier) -> None:
+        """Write the model to the run folder."""
+        if self.is_first_process:
+            save_model(self.run.path, classifier, self.task.model)
+        self.fabric.barrier()
+
+    def finish(self, *, seconds: float) -> None:
+        """Evaluate the model that was kept on validation and test, and write the results."""
+        classifier, model = load_model(self.run.path, network=self.task.own_network)
+        network = self.fabric.setup_module(classifier.network)
+        val = self._run_network(network, self.task.splits.val)
+        test = self._run_network(network, self.task.splits.test)
+        if self.is_first_process:
+            temperature = calibrated_temperature(val.logits, val.target)
+            model.changed(temperature=temperature).write(self.run.path)
+            self._write_results(val, test, temperature, seconds)
+
+    def finish_scores(self, scores: Scores, *, seconds: float) -> None:
+        """Write the results of a classifier that is not a network; it leaves no model."""
+
+        def outputs(part: Literal["val", "test"]) -> Outputs:
+            features, labels = self.samples(part)
+            starts = range(0, len(features), SCORE_BATCH)
+            found = [scores(features[at : at + SCORE_BATCH]) for at in starts]
+            logits = torch.from_numpy(np.concatenate(found)).float()
+            return Outputs(logits, logits[:, :0], torch.from_numpy(labels))
+
+        val, test = outputs("val"), outputs("test")
+        temperature = calibrated_temperature(val.logits, val.target)
+        self._write_results(val, test, temperature, seconds)
+
+    def _write_results(
+        self, val: Outputs, test: Outputs, temperature: float, seconds: float
+    ) -> None:
+        """Write predictions, thumbnails and metrics. The metrics come last: they end a run."""
+        task, splits = self.task, self.task.splits
+        val_names, test_names = map(printable, splits.val.names), map(printable, splits.test.names)
+        names = ImageNames(val=tuple(val_names), test=tuple(test_names))
+        self.run.write_predictions({"val": val, "test": test}, names)
+        write_thumbnails(
+            self.run,
+            task.decoded.pixels,
+            splits.test,
+            predicted=test.logits.argmax(1).numpy(),
+            class_counts=task.model.class_counts.tolist(),
+        )
+        record = self.run.record()
+        if record.tuning is not None:
+            seconds += record.tuning.seconds
+        if self.baseline is not None:
+            seconds += self.baseline.record().seconds or 0.0
+        record.changed(seconds=round(seconds, 3), temperature=temperature).write(self.run.path)
+        val_metrics, test_metrics = (
+            summarise(
+                outputs,
+                class_counts=task.model.class_counts,
+                objective=task.objective,
+                temperature=temperature,
+            )
+            for outputs in (val, test)
+        )
+        RunMetrics(val=val_metrics, test=test_metrics).write(self.run.path)
+
+    def _run_network(self, network: nn.Module, part: LabelledImages) -> Outputs:
+        return run_network(self.fabric, network, self.task, part, batch_size=self.config.batch_size)
+
+    def _embed(self, backbone: nn.Module) -> Tensor:
+        return embed(
+            backbone,
+            self.task.decoded,
+            normalise=self.task.model.normalise,
+            batch_size=self.config.batch_size,
+            device=self.fabric.device,
+            precision=self.config.precision,
+        )
+
+    def _retrained_network(self, method: Method) -> nn.Module:
+        """The baseline's network with a new output layer, all else frozen."""
+        network = self.baseline_classifier().network
+        output = self.linear_output(method, network)
+        assert isinstance(network, Network)
+        nn.init.normal_(output.weight, std=OUTPUT_STD)
+        if output.bias is not None:
+            nn.init.zeros_(output.bias)
+        freeze_but_output(network)
+        return network
+
+    def _augmentation(self, task: Task, noise: torch.Generator) -> Augmentation | None:
+        if not self.config.augment:
+            return None
+        if task.features is not None:
+            raise InputError("features cannot be augmented: remove --augment")
+        preprocess = task.model.preprocess
+        return Augmentation(
+            self.config.augment,
+            size=(preprocess.height, preprocess.width),
+            channels=preprocess.channels,
+            num_classes=len(task.model.class_names),
+            generator=noise,
+        )
+
+
+class OutputOnly(nn.Module):
+    """A network from its penultimate features on; ``whole`` is all of it."""
+
+    def __init__(self, whole: Network) -> None:
+        super().__init__()
+        self.whole = whole
+
+    def forward(self, features: Tensor) -> NetworkOutput:
+        assert self.whole.output_layer is not None  # frozen_but_output has checked it
+        return NetworkOutput(self.whole.output_layer(features), features)
+
+
+def make_setting(config: TrainConfig, task: Task) -> Setting:
+    """Return what a method knows about the data."""
+    return Setting(
+        class_counts=task.splits.train.class_counts,
+        class_names=task.model.class_names,
+        objective=task.objective,
+        seed=config.seed,
+        learns_features=task.features is None and task.own_network is None and not config.freeze,
+    )
+
+
+def _with_output_layer(task: Task, method: NetworkMethod, setting: Setting) -> Task:
+    """Return the task with the output layer that a method needs."""
+    scale = method.cosine_scale(setting)
+    if scale is None:
+        return task
+    if "output" in task.model.options:
+        raise InputError(
+            f"method {method.name} has an output layer of its own: remove network_options.output"
+        )
+    options = task.model.options | {"output": "cosine", "output_scale": scale}
+    return replace(task, model=task.model.changed(options=options))
+
+
+def check_baseline(baseline: RunFolder, config: TrainConfig, task: Task) -> None:
+    """Raise an error if a method cannot start from this run."""
+    if not baseline.is_finished:
+        raise RunError(f"{baseline.path} is not finished: resume it first (--resume)")
+    record = baseline.record()
+    trained, data, problem = record.config, record.prepared, None
+    if trained.method != "baseline":
+        problem = f"was trained with {trained.method}: give a run of the baseline"
+    elif data.fingerprint != task.fingerprint:
+        problem = (
+            "was trained on other data or another split: use the same --seed, --split, "
+            "--imbalance and --objective"
+        )
+    elif data.network != task.model.network:
+        problem = f"is a {data.network}, not a {task.model.network}: use the same --network"
+    elif trained.network_options != config.network_options:
+        problem = f"has other network_options ({trained.network_options}): use the same"
+    if problem is not None:
+        raise RunError(f"{baseline.path} {problem}")

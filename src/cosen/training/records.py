@@ -1,0 +1,222 @@
+"""Typed records: the JSON files of a run folder, each with one reader and one writer."""
+
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+import torch
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+import cosen
+from cosen.costs import Objective
+from cosen.data.batches import Normalise
+from cosen.data.decoding import Preprocess
+from cosen.errors import InputError, RunError
+from cosen.training.config import TrainConfig, explain
+from cosen.training.files import write_text
+
+ClassCounts = Annotated[
+    Tensor, BeforeValidator(torch.as_tensor), PlainSerializer(lambda counts: counts.tolist())
+]
+"""Samples per class, int64 of shape ``(C,)``; a list in JSON."""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, ser_json_inf_nan="constants"
+    )
+
+
+class Record(_Frozen):
+    """A record that is one JSON file in a folder."""
+
+    FILE: ClassVar[str]
+
+    def write(self, folder: Path) -> None:
+        """Write the file completely or not at all."""
+        write_text(folder / self.FILE, self.model_dump_json(indent=2))
+
+    @classmethod
+    def read(
+        cls, folder: Path, *, missing: str = "the run is not finished; resume it with --resume"
+    ) -> Self:
+        """Read the file; ``missing`` says in the message why there may be no such file."""
+        path = folder / cls.FILE
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except FileNotFoundError as error:
+            raise RunError(f"{folder} has no {cls.FILE}: {missing}") from error
+        except ValidationError as error:
+            raise RunError(f"{path} is damaged: {explain(error)}") from error
+        except (InputError, ValueError, TypeError) as error:
+            raise RunError(f"{path} is damaged: {error}") from error
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {error.strerror}") from error
+
+    def changed(self, **values: Any) -> Self:
+        """Return a copy with other values."""
+        return self.model_copy(update=values)
+
+
+class SplitCounts(_Frozen):
+    """Images per class in each split."""
+
+    train: ClassCounts
+    val: ClassCounts
+    test: ClassCounts
+
+
+class DataRecord(_Frozen):
+    """What is known of a run once its data was read."""
+
+    fingerprint: str  # changes with any image, label or split
+    class_names: tuple[str, ...]
+    class_counts: SplitCounts
+    network: str
+    size: tuple[int, int, int]  # height, width and channels
+    misclassification_costs: tuple[tuple[float, ...], ...] | None = None  # that a CSV had
+
+
+class TuningRecord(_Frozen):
+    """How a run chose its options before training."""
+
+    trials: int
+    folds: int
+    seconds: float
+    sentence: str
+
+
+class StartRecord(Record):
+    """How a run or a study was started."""
+
+    version: str  # of cosen
+    started: str
+    command: tuple[str, ...]
+    config: TrainConfig  # that of a study applies to all of its runs
+    versions: dict[str, str]  # of Python and libraries
+    platform: str
+
+    @classmethod
+    def now(cls, config: TrainConfig, **values: Any) -> Self:
+        """Make the record of a run or a study that starts now."""
+        libraries = ("torch", "numpy", "pillow", "lightning-fabric", "kornia", "scikit-learn")
+        versions = {name: version(name) for name in libraries}
+        return cls(
+            version=cosen.__version__,
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            command=("cosen", *sys.argv[1:]),
+            config=config,
+            versions={"python": platform.python_version()} | versions,
+            platform=platform.platform(),
+            **values,
+        )
+
+
+class RunRecord(StartRecord):
+    """``run.json``: how a run was started, and what it found."""
+
+    FILE = "run.json"
+
+    baseline: str | None = None  # the folder of the baseline, if one was given
+    tuning: TuningRecord | None = None  # if options were chosen
+    data: DataRecord | None = None  # once it was read
+    seconds: float | None = None  # training time with that of the baseline, at the end
+    temperature: float | None = None  # divides the logits to calibrate them, at the end
+
+    @property
+    def prepared(self) -> DataRecord:
+        """Facts about the data of a run that has read it."""
+        if self.data is None:
+            raise RunError(f"{self.FILE} says nothing about the data: the run is not finished")
+        return self.data
+
+    @property
+    def objective(self) -> Objective:
+        """What validation measured; misclassification costs as they were when the run started."""
+        costs = None if self.data is None else self.data.misclassification_costs
+        return Objective.of(self.config.objective if costs is None else costs)
+
+
+class Metrics(_Frozen):
+    """The metrics of predictions; None if a metric is not defined."""
+
+    samples: int
+    error: float | None  # what the objective measures, 0 (perfect) to 1
+    accuracy: float | None  # share of images that are right
+    mean_recall: float | None  # over classes
+    rare_recall: float | None  # mean recall of the rarest third of the classes
+    g_mean: float | None  # geometric mean of the recalls
+    macro_f1: float | None  # mean F1 over classes
+    paper_g_mean: float | None  # as the paper defines it
+    paper_f_measure: float | None  # as the paper defines it
+    auc: float | None  # mean one-vs-rest area under the ROC curve
+    average_precision: float | None  # mean one-vs-rest average precision
+    calibration_error: float | None  # expected calibration error of the softmax
+    calibration_error_after: float | None  # the same after temperature scaling
+    class_recall: tuple[float | None, ...]
+    class_precision: tuple[float, ...]
+    confusion: tuple[tuple[int, ...], ...]  # counts, row = true class
+
+
+class RunMetrics(Record):
+    """``metrics.json``: the metrics on validation and test images. A run with it is finished."""
+
+    FILE = "metrics.json"
+
+    val: Metrics
+    test: Metrics
+
+
+class ImageNames(Record):
+    """``predictions.json``: the names of the images in ``predictions.safetensors``."""
+
+    FILE = "predictions.json"
+
+    val: tuple[str, ...]
+    test: tuple[str, ...]
+
+
+class ModelInfo(Record):
+    """``model.json``: what is needed besides the weights to use a model.
+
+    ``features`` is empty if the network takes images, ``"vgg16"`` if it takes the features of
+    VGG-16's convolutions, or the name of a network whose penultimate features it takes. The network
+    that computes them is then part of the weights.
+    """
+
+    FILE = "model.json"
+
+    format: int = 2
+    network: str
+    options: dict[str, Any]  # of the network
+    class_names: tuple[str, ...]  # of its outputs
+    class_counts: ClassCounts  # training images
+    preprocess: Preprocess
+    normalise: Normalise
+    features: str = ""
+    feature_options: dict[str, Any] = {}  # of the network that computes features
+    temperature: float = 1.0  # divides the logits for calibrated probabilities
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One line of ``history.csv``. Validation values are None without validation samples."""
+
+    epoch: int  # from 1
+    lr: float  # learning rate at the end of the epoch
+    train_loss: float  # mean
+    train_error: float  # share of samples that were wrong when they were trained on
+    val_error: float | None  # what the objective measures
+    val_accuracy: float | None
+    mean_recall: float | None  # over classes, on validation
+    rare_recall: float | None  # of the rarest third of the classes, on validation
+    seconds: float
+    images_per_second: float  # training only, without validation and saving
+    cost_accepted: bool | None  # whether the last step of learned costs was accepted
+    cost_lr: float | None  # γ_ξ of the paper's algorithm
+    best: bool  # lowest validation error so far, within noise; the last such model is kept

@@ -1,0 +1,25 @@
+"""Read what tests compare in run folders."""
+
+from dataclasses import replace
+
+from safetensors.torch import load_file
+
+
+def weights(run):
+    """The weights of the model, by name."""
+    return load_file(run.path / "model.safetensors")
+
+
+def history_without_times(run):
+    """The records of the epochs, without durations."""
+    return [replace(record, seconds=0, images_per_second=0) for record in run.history()]
+
+
+def cost_steps(run):
+    """The matrices of each step of learned costs."""
+    return [load_file(path) for path in sorted((run.path / "costs").glob("*.safetensors"))]
+
+
+def logits_of_test(run):
+    """The logits of the test images."""
+    return run.predictions()["test"].logits

@@ -87,8 +87,8 @@ class Tuned:
             choice = f"Chose {describe(self.chosen.costs)} for {CosenPaper.name}"
         text = (
             f"{choice}. Cross-validated error over {len(self.chosen.errors)} folds: defaults "
-            f"{self.defaults}, best of {self.finished} trials {self.best} ({gain}, "
-            f"{_verdict(gain)}), no costs {self.no_costs} (chosen options {plain}, "
+            f"{self.defaults}, best candidate {self.best} ({self.finished} tried; difference "
+            f"{gain}, {_verdict(gain)}), no costs {self.no_costs} (difference {plain}, "
             f"{_verdict(plain)})."
         )
         if plain.beyond_noise and plain.mean < 0:

@@ -39,7 +39,7 @@ def test_the_settings_are_what_train_takes(tmp_path, config, made_up_errors, cle
     assert make_method(written.method, written.options).options == tuned.chosen.costs
     assert tuned.best.costs["confusion_std"] == math.inf
     assert (tuned.chosen == tuned.best) == clear
-    verdict = re.search(r"best of 12 trials .* \(.*?, (.*?)\), no costs", tuned.sentence())[1]
+    verdict = re.search(r"12 tried; difference [^,]*, (.*?)\), no costs", tuned.sentence())[1]
     assert verdict == ("better" if clear else "within noise")
     assert "\n" not in tuned.sentence()
     json.loads(json.dumps(tuned.as_json(), allow_nan=False))

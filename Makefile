@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
 
-# Packages are installed uncompiled; Python compiles what is imported and keeps it.
+# Packages are installed uncompiled; Python compiles modules on first import.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo check test coverage bench format clean help chromium lint
@@ -26,7 +26,7 @@ demo: $(VENV)/.runtime
 		--methods baseline,fixed-h,cosen,class-weights,balanced-softmax,smote
 	@$(BIN)/cosen report studies/demo
 
-# mypy runs beside pytest, which uses both cores
+# mypy runs in parallel with pytest, which uses both cores
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --quiet
 define typed_and_tested
 	@types=$$(mktemp); $(BIN)/mypy >$$types 2>&1 & checked=$$!; \

@@ -1,8 +1,8 @@
 """Time to fit ``CosenClassifier``, relative to scikit-learn's ``MLPClassifier``.
 
 10,000 x 512 features of 10 classes, one hidden layer of 100, batches of 200, 20 epochs, learned
-costs. Both are timed in turn. MLPClassifier is timed with BLAS on all cores and on one core, since
-either can be faster, and the ratio uses its better median. ``CosenClassifier`` uses one core.
+costs. Both are timed alternately. MLPClassifier is timed with BLAS on all cores and on one core,
+since either can be faster, and the ratio uses its better median. ``CosenClassifier`` uses one core.
 """
 
 import time
@@ -32,7 +32,7 @@ def main() -> None:
     X, y = make_classification(10_000, 512, n_informative=50, n_classes=10, random_state=0)
     ours = CosenClassifier(epochs=EPOCHS, batch_size=BATCH, hidden=HIDDEN, random_state=0)
     theirs = MLPClassifier(HIDDEN, max_iter=EPOCHS, batch_size=BATCH, random_state=0)
-    CosenClassifier(epochs=1).fit(X[:500], y[:500])  # imports what is imported on first use
+    CosenClassifier(epochs=1).fit(X[:500], y[:500])  # triggers imports on first use
     times: dict[str, list[float]] = {"cosen": [], "all cores": [], "one core": []}
     for _ in range(ROUNDS):
         times["cosen"].append(seconds(lambda: ours.fit(X, y)))

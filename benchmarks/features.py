@@ -1,7 +1,7 @@
 """Compare VGG-16 features from ``embed`` with plain float32 on the same images.
 
-Weights and images are random; this does not change the time. Both ways alternate, for each size;
-the ratio is of the medians.
+Weights and images are random; this does not change the time. Both are timed alternately for each
+size; the ratio is that of the medians.
 """
 
 import tempfile

@@ -2,7 +2,7 @@
 
 5,000 random JPEGs of 256 x 192 pixels are resized to 128 x 128, in batches of 64. Both return
 normalised float tensors in random order; the DataLoader has one worker per core. The first epoch of
-the cache, which decodes, is timed separately. Epochs alternate; the ratio is of the medians.
+the cache, which decodes, is timed separately. Epochs alternate; the ratio is that of the medians.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Time of the class separability, relative to the matrix product that it needs and to a loop.
 
-5,000 samples of 4,096 dimensions in 100 classes. Both are timed in turn, several times; the ratios
-are those of the medians. The loop finds the nearest neighbours for each pair of classes with
+5,000 samples of 4,096 dimensions in 100 classes. Both are timed alternately, several times; the
+ratios are those of the medians. The loop finds the nearest neighbours for each pair of classes with
 scikit-learn, and is timed once.
 """
 

@@ -1,10 +1,10 @@
 """Images per second of a training epoch, relative to a plain PyTorch loop with the same network.
 
 The plain loop is float32 with a DataLoader that opens images with Pillow, a worker per core. There
-are two cases: all of ResNet-32 at 32 pixels, and a head on frozen VGG-16 features at 128 pixels,
-which the plain loop computes in every epoch and cosen once, which is timed separately. Epochs are
-timed in turn. The accuracy on training images is printed too: the two classes are easy, and both
-loops must have learned them.
+are two cases: all of ResNet-32 at 32 pixels, and a head on frozen VGG-16 features at 128 pixels.
+The plain loop computes the features in every epoch. cosen computes them once, and this time is
+printed separately. Epochs are timed alternately. The accuracy on training images is printed too:
+the two classes are easy, and both loops must learn them.
 """
 
 import os
@@ -61,7 +61,7 @@ def make_images(root: Path, count: int, size: int) -> None:
 
 
 def plain_epoch(loader, backbone, network, optimizer) -> tuple[float, float]:
-    """Return images per second and the share that was right."""
+    """Return images per second and the share of correct predictions."""
     start, right, seen = time.perf_counter(), 0, 0
     network.train()
     for images, target in loader:
@@ -86,7 +86,7 @@ def compare(folder: Path, name: str, network: str, size: int, count: int) -> flo
     if backbone is not None:
         for layer in backbone.features:
             if isinstance(layer, nn.Conv2d):
-                nn.init.kaiming_normal_(layer.weight)  # or random features would almost vanish
+                nn.init.kaiming_normal_(layer.weight)  # else random features almost vanish
         save_file(backbone.state_dict(), folder / "vgg.safetensors")
     config = TrainConfig(
         data=str(root),

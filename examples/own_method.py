@@ -19,7 +19,7 @@ class LateBalance(NetworkMethod):
     """Plain cross-entropy first, balanced softmax after a quarter of the epochs."""
 
     name = "late-balance"
-    description = "balanced softmax, deferred until features have formed"
+    description = "balanced softmax, after some epochs of plain training"
 
     defer: float = 0.25
 

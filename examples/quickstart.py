@@ -1,8 +1,8 @@
 """The main functions on scikit-learn's digits, with 10 % of the odd digits in the training set.
 
-Looks at the data, trains a network, uses it, and compares two methods. Everything is written to a
-temporary folder. The settings are small, so that it takes seconds; ``pip install cosen[export]``
-for the ONNX file.
+Inspects the data, trains a network, uses it, and compares two methods. Everything is written to a
+temporary folder. The settings are small, so it takes seconds. The ONNX file needs ``pip install
+cosen[export]``.
 """
 
 import tempfile

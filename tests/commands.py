@@ -1,4 +1,4 @@
-"""Run commands as a user types them, in this process, which has imported torch."""
+"""Run commands in this process, which has already imported torch."""
 
 import os
 import sys
@@ -30,5 +30,5 @@ def run_command(capsys, monkeypatch, *arguments: str) -> Done:
 
 
 def words(text):
-    """A text without its line breaks and columns."""
+    """A text without line breaks and columns."""
     return " ".join(text.split())

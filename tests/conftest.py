@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from PIL import Image
 
-# Ray reads these once, when it is imported, and would else write a token to the home folder.
+# Ray reads these once, when it is imported, and would otherwise write a token to the home folder.
 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "for-a-test"}
 
 # Two test processes run at once; torch on both cores in each would be slower.
@@ -36,7 +36,7 @@ def own_cache(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def trains_only_if_marked(request, monkeypatch):
-    """``make check`` leaves out marked tests, so that it stays quick."""
+    """``make check`` skips marked tests to stay fast."""
     if "src" in request.path.parts or any(map(request.node.get_closest_marker, SLOW)):
         return  # a doctest, or a test that may take long
 

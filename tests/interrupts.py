@@ -1,9 +1,12 @@
-"""For tests that interrupt processes: a test run in the background passes on that it ignores
-interrupts, and Python would then never raise KeyboardInterrupt."""
+"""Let tests interrupt processes.
+
+A background process ignores interrupts, and so do its children: Python would never raise
+KeyboardInterrupt.
+"""
 
 import signal
 
 
 def heeded() -> None:
-    """As ``preexec_fn`` of a process: interrupts reach it, wherever the tests run."""
+    """``preexec_fn`` of a process: enable interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

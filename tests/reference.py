@@ -52,7 +52,7 @@ def batch(loss, logits, target, *args, **kwargs):
 
 
 def weighted_mean(loss, logits, target, weight, *args, **kwargs):
-    """Each true class's loss by its weight and its share, over the sum of the weights."""
+    """The loss of each true class times its weight and share, divided by the sum of the weights."""
     total = weights = 0.0
     for o, t in zip(logits, target, strict=True):
         shares = one_hot(int(t), len(o)) if np.ndim(t) == 0 else t
@@ -94,7 +94,7 @@ def class_frequencies(counts, relative_to):
 
 
 def frequency_complement(h):
-    """1 against an output that is as frequent or more, else the ratio of the two."""
+    """1 for outputs that are at least as frequent, else the ratio of the two."""
     return np.array(
         [[1.0 if h[q] >= h[p] else h[q] / h[p] for q in range(len(h))] for p in range(len(h))]
     )
@@ -149,7 +149,7 @@ def cost_objective(xi, T, val_error):
 
 
 def bayes_decision(P, costs):
-    """The output with the least expected cost, row of costs = true class."""
+    """The output with the lowest expected cost, row of costs = true class."""
     decisions = []
     for posterior in P:
         size = len(posterior)
@@ -161,7 +161,8 @@ def bayes_decision(P, costs):
 def separability(features, target, classes, ceiling=100.0):
     """S(p, q): mean over i in p of (nearest other of p) / (nearest of q).
 
-    A class with one sample has the mean of the other rows, one with none also that of the columns.
+    A class with one sample gets the mean of the other rows, a class without samples also in its
+    column.
     """
     members = [[i for i in range(len(target)) if target[i] == p] for p in range(classes)]
     known = {}
@@ -305,8 +306,7 @@ def adaptive_costs(counts, tau, margin):
 
 
 def frequency_bias(logits, target, counts, change):
-    """Bias of predictions to frequent classes on a validation split where every class counts the
-    same, after a change of tau."""
+    """Bias to frequent classes after a change of tau; classes have equal weight in validation."""
     logs = [math.log(count / sum(counts)) for count in counts]
     sums, seen = {}, {}
     for scores, true in zip(logits, target, strict=True):

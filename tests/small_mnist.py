@@ -1,4 +1,4 @@
-"""MNIST in its own layout, with few images: a bright square whose place is the class."""
+"""MNIST in its official layout, with few images: the position of a bright square is the class."""
 
 import gzip
 
@@ -8,7 +8,7 @@ from data.named_layouts import idx_bytes
 
 
 def make_mnist(root, *, train=20, test=4):
-    """Lays it out below a root, so many images of each digit."""
+    """Writes it below a root, with this number of images per digit."""
     folder = root / "mnist"
     folder.mkdir(parents=True)
     generator = np.random.default_rng(0)

@@ -98,7 +98,7 @@ class Smoothed(NetworkMethod):
 
 
 class ClassWise(NetworkMethod):
-    """Has an option that is neither a number nor a text."""
+    """Has an option that is neither a number nor a string."""
 
     name = "class-wise"
     description = "a weight per class"
@@ -111,7 +111,7 @@ class ClassWise(NetworkMethod):
 
 
 class Unhurried(NetworkMethod):
-    """Plain training with a pause in each epoch, to be interrupted in."""
+    """Plain training with a pause in each epoch, for interruptions."""
 
     name = "unhurried"
     description = "waits a moment in each epoch"

@@ -28,7 +28,7 @@ def write(payload, out, reads, report):
 
 def write_process(payload, out, reads, report):
     """Writes the process ID and the numbers of threads for torch and in the environment."""
-    import torch  # here, so that programs that do not use it start fast
+    import torch  # not at the top: programs that do not use it start fast
 
     threads = [torch.get_num_threads(), os.environ["OMP_NUM_THREADS"]]
     write([os.getpid(), *map(int, threads)], out, reads, report)

@@ -1,4 +1,4 @@
-"""AdaptiveCosts, and what it shares with CostLearner."""
+"""AdaptiveCosts, and the features it shares with CostLearner."""
 
 import copy
 import math
@@ -27,7 +27,7 @@ counts_lists = st.lists(st.integers(1, 5000), min_size=2, max_size=6)
 
 
 def ratios(costs):
-    """Costs relative to the largest of their row: all that cross-entropy sees."""
+    """Costs relative to the largest of their row: cross-entropy depends on these only."""
     return costs / costs.amax(1, keepdim=True)
 
 
@@ -149,7 +149,7 @@ def test_misclassification_costs_set_the_importance_of_a_class():
 
 def test_pairwise_errors_raise_the_cost_of_what_is_confused():
     logits, target = validation()
-    logits[target == 2, 0] += 3  # class 2 is taken for class 0
+    logits[target == 2, 0] += 3  # class 2 is mistaken for class 0
     plain, full = AdaptiveCosts(COUNTS), AdaptiveCosts(COUNTS, errors=1.0)
     for costs in (plain, full):
         costs.step(logits, target)
@@ -215,7 +215,7 @@ NAN = torch.full((2, 3), math.nan)
     ("logits", "target", "message"),
     [
         (NAN, torch.tensor([0, 1]), "logits contain NaN"),
-        (torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), "validation has no samples"),
+        (torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), "validation split has no samples"),
         (torch.zeros(2, 4), torch.tensor([0, 1]), "has 4 outputs, but there are costs for 3 class"),
         (torch.tensor(0.0), torch.tensor(0), "logits must have the shape"),
         (torch.zeros(2), torch.tensor([0, 1]), "has 2 outputs, but there are costs for 3 class"),
@@ -237,7 +237,7 @@ NAN = torch.full((2, 3), math.nan)
         (torch.zeros(2, 3), torch.tensor([0, 1, 2]), r"target .* must have the shape \(2,\)"),
         (torch.zeros(2, 3), torch.tensor([0, 3]), "target must lie in 0..2"),
         (torch.zeros(2, 3), torch.tensor([0, -1]), r"target must lie in 0\.\.2 .* sample 1 has -1"),
-        (torch.zeros(2, 3), torch.full((2,), -100), "validation has no samples"),
+        (torch.zeros(2, 3), torch.full((2,), -100), "validation split has no samples"),
         (torch.zeros(2, 3), torch.full((2, 3), 1 / 3), "must be class indices, but is torch.float"),
         (torch.zeros(2, 3), torch.tensor([True, False]), "class indices or probabilities"),
     ],

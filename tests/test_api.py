@@ -199,7 +199,7 @@ def test_predict(run, tmp_path):
     found = run.predict(folder, top=3)
     assert len(found) == len(LABELS)
     assert all(len(prediction.top) == 3 for prediction in found)
-    # if it costs nothing to take anything for class 2, all are class 2
+    # if the decision for class 2 never costs anything, all are class 2
     costs = [[0, 1, 0], [1, 0, 0], [1, 1, 0]]
     decisions = {each.decision for each in run.predict([folder], misclassification_costs=costs)}
     assert decisions == {"2"}
@@ -330,7 +330,7 @@ def test_load(finished):
 
 def test_the_own_network_must_be_given_again(run, tmp_path):
     Image.fromarray(IMAGES[0]).save(tmp_path / "new.png")
-    with pytest.raises((InputError, RunError), match="a network of your own"):
+    with pytest.raises((InputError, RunError), match="a custom network"):
         cosen.load(run.path).predict([tmp_path / "new.png"])
 
 

@@ -1,4 +1,4 @@
-"""Imports go downward only: each part of the package uses those above it in this list."""
+"""Each part of the package imports only parts above it in this list."""
 
 import ast
 import subprocess
@@ -37,7 +37,7 @@ def layer_of(module: str) -> str:
 
 
 def imported_modules(path: Path) -> set[str]:
-    """Modules of cosen that a file imports, wherever in the file."""
+    """Modules of cosen that a file imports, anywhere in the file."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:

@@ -1,4 +1,4 @@
-"""Commands as a user types them. Those that import little run in their own process."""
+"""Commands as users type them. Those that import little run in their own process."""
 
 import json
 import subprocess

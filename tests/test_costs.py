@@ -62,7 +62,7 @@ def test_a_step_goes_towards_the_papers_target():
 
 
 def test_shrink_is_algorithm_1():
-    """The rate shrinks when the error rises above the least so far; the step is kept."""
+    """cost_lr shrinks if the error rises above the lowest so far; the step is kept."""
     learner = CostLearner(COUNTS, cost_lr=0.2, acceptance="shrink")
     first = learner.step(GOOD, TARGET)
     second = learner.step(WORSE, TARGET)
@@ -122,7 +122,7 @@ def test_a_step_that_fails_changes_nothing(features):
 
 
 def test_pixels_teach_what_samples_teach():
-    """Validation images, with ignored pixels whose features must not count either."""
+    """Validation images, with ignored pixels whose features are ignored too."""
     plain, dense = (CostLearner(COUNTS, separability_std=0.7) for _ in range(2))
     between = torch.full_like(TARGET, -100)
     target = torch.stack([TARGET, between], 1).reshape(2, 4, 2)

@@ -20,7 +20,7 @@ def check_digits(output: str) -> None:
 
 
 def check_quickstart(output: str) -> None:
-    """All steps print their result, and a run loads as it was trained."""
+    """All steps print their result, and a loaded run has the same metrics."""
     trained, loaded = re.findall(r"0\.\d{3}(?= mean recall)", output)
     assert trained == loaded
     assert float(trained) > 0.6

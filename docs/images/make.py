@@ -1,4 +1,4 @@
-"""Take the picture of a report that the README opens with.
+"""Take the screenshot of a report for the README.
 
     python docs/images/make.py studies/demo/report.html
 
@@ -25,7 +25,7 @@ QUIET = """
 def take(
     browser: Browser, report: Path, *, scheme: str, parts: list[str], until: str, out: Path
 ) -> None:
-    """Photograph a report with these sections and no others, down to an element."""
+    """Take a screenshot of some sections of a report, down to an element."""
     page = browser.new_page(
         viewport={"width": WIDTH, "height": 900}, color_scheme=scheme, device_scale_factor=1.5
     )

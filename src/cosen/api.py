@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cosen.training.predict import Prediction
 
 STUDY_VALIDATION = 0.2
-"""The validation share of a comparison: more than a run's, as it also decides between methods."""
+"""Validation share of a comparison. A single run needs fewer images: it chooses no method."""
 
 Data = str | Path | Any
 """A path, the name of a dataset, a ``torch.utils.data.Dataset``, or ``(images, labels)`` arrays."""
@@ -48,7 +48,7 @@ class Run:
     Args:
         path: The run folder. ``model.json`` and ``model.safetensors`` are enough to predict and
             to export.
-        network: The network, if the run trained one of your own.
+        network: The network, if the run trained a custom one.
     """
 
     def __init__(self, path: Path | str, *, network: NetworkLike | None = None) -> None:
@@ -94,8 +94,8 @@ class Run:
 
         Args:
             images: Files and folders.
-            misclassification_costs: ξ′, row = true class, or the path of a CSV; decide for the
-                least expected cost.
+            misclassification_costs: ξ′, row = true class, or the path of a CSV; predict the class
+                with the lowest expected cost.
             options: Options of :func:`cosen.training.predict.predict_images`: ``top``, ``prior``,
                 ``calibrated``, ``skip_broken``, ``batch_size``, ``device``, ``progress``.
         """
@@ -135,7 +135,7 @@ class Run:
         return evaluate_run(self.path, data, objective=goal, network=self._network, **options)
 
     def objective(self, value: Objective | str | Numbers) -> Objective:
-        """Return an objective for the classes of this run; a text may be the path of a CSV."""
+        """Return an objective for the classes of this run; a string may be the path of a CSV."""
         names = self.record.prepared.class_names
         if isinstance(value, str):
             return Objective.read(value, names)
@@ -167,7 +167,7 @@ class Study:
 
     Args:
         path: The study folder.
-        network: The network, if the study trained one of your own.
+        network: The network, if the study trained a custom one.
     """
 
     def __init__(self, path: Path | str, *, network: NetworkLike | None = None) -> None:
@@ -284,8 +284,8 @@ def compare(
 ) -> Study:
     """Compare methods with the same splits, network, seeds and settings.
 
-    The choice is made on validation images; the leaderboard shows test images, which have no part
-    in it. Called again with the same folder, it continues where it stopped.
+    The method is chosen on validation images. The leaderboard shows test images, which do not
+    influence the choice. Call it again with the same folder to continue an interrupted comparison.
 
     Args:
         data: As for :func:`train`.
@@ -349,7 +349,7 @@ def load(path: Path | str, *, network: NetworkLike | None = None) -> Run | Study
 
     Args:
         path: The folder.
-        network: The network, if it trained one of your own.
+        network: The network, if a custom one was trained.
     """
     if StudyFolder(path).has_study:
         return Study(path, network=network)
@@ -406,7 +406,7 @@ def _factory(network: nn.Module | Callable[[], nn.Module] | None) -> Callable[[]
 def new_run_folder(config: TrainConfig) -> Path:
     """Return a folder below ``runs`` that does not exist."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        raise InputError("give the run folder with --out, so that all processes use the same")
+        raise InputError("set --out: all processes must use the same run folder")
     method = config.method.replace(":", "-")
     base = f"{Path(config.data.replace(':', '-')).stem}-{method}-{config.seed}"
     folder, number = Path("runs") / base, 2

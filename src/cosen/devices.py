@@ -1,8 +1,8 @@
 """Training with several processes, one per device, from a script, a notebook or a command.
 
 The processes are workers of :mod:`cosen.comparing.processes`, with the environment that torchrun
-would give them. Lightning's own launcher starts the calling script again, which a notebook and
-``python -c`` do not have.
+would give them. Lightning's own launcher runs the calling script again, so it does not work in a
+notebook or with ``python -c``.
 """
 
 import os
@@ -26,7 +26,7 @@ def train_on_devices(
 ) -> None:
     """Train with ``config.devices`` processes on this machine; see :func:`train_run`."""
     callbacks = callbacks or Callbacks()
-    with RunFolder(out).in_use():  # refused here, before processes start
+    with RunFolder(out).in_use():  # raises an error before processes start
         pass
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -30,7 +30,7 @@ def download(
     """Download a file to ``path``, unless a file with this checksum is already there.
 
     The file is written to a temporary folder next to ``path`` and moved when it is complete. If the
-    download fails, nothing is left behind and an existing file at ``path`` stays.
+    download fails, no partial file remains and an existing file at ``path`` is kept.
 
     Args:
         path: Where to put the file; its name is appended to the address of each mirror.
@@ -101,7 +101,7 @@ def _reason(error: requests.RequestException) -> str:
         case requests.HTTPError(response=requests.Response() as response):
             return f"the server answered {response.status_code} {response.reason}"
         case requests.exceptions.ChunkedEncodingError():
-            return "the connection broke off"
+            return "the connection was lost"
         case requests.ConnectionError():
             return "no answer"
     return str(error)

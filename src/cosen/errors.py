@@ -5,27 +5,27 @@ from difflib import get_close_matches
 
 
 class CosenError(Exception):
-    """The root of all errors that cosen raises on purpose."""
+    """Base class of all errors that cosen raises."""
 
 
 class InputError(CosenError, ValueError):
-    """A tensor or an option that a function cannot work with."""
+    """An invalid tensor or option."""
 
 
 class DataError(CosenError):
-    """Data that is missing, unreadable, or not what was said of it."""
+    """Data that is missing, unreadable, or different from what was expected."""
 
 
 class BrokenImageError(DataError):
-    """One image that cannot be decoded."""
+    """An image that cannot be decoded."""
 
 
 class RunError(CosenError):
-    """A run that cannot go on, or a run folder that cannot be used."""
+    """A run that cannot continue, or a run folder that cannot be used."""
 
 
 def choices_hint(asked: str, choices: Iterable[str], *, most: int = 30) -> str:
-    """End an error message about an unknown name: the closest choice, if any, and all choices.
+    """Return the end of an error message about an unknown name: the closest choice and all choices.
 
     Example:
         >>> "there is no network 'resnet'" + choices_hint("resnet", ["paper", "resnet32"])

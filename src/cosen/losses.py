@@ -33,7 +33,7 @@ Numbers = Tensor | Sequence[float] | Sequence[Sequence[float]]
 def as_numbers(values: Numbers, *, name: str) -> Tensor:
     """Copy lists, an array or a tensor to a new tensor without a graph.
 
-    Classes are in order of their index. Raise if a pandas object has labels in another order.
+    The order is that of the class indices. Raise an error if a pandas object has another order.
     """
     if isinstance(values, Mapping):
         raise InputError(
@@ -125,7 +125,7 @@ class FixedCostLoss(CostSensitiveLoss):
     def from_class_counts(
         cls, class_counts: Numbers, *, relative_to: RelativeTo = "total", **options: Any
     ) -> Self:
-        """Create the loss with the costs H of the training samples per class, shape ``(C,)``."""
+        """Create the loss with costs H, from the training samples per class, shape ``(C,)``."""
         counts = as_numbers(class_counts, name="class_counts")
         frequencies = F.class_frequencies(counts, relative_to=relative_to)
         return cls(F.frequency_matrix(frequencies), **options)

@@ -1,4 +1,4 @@
-"""What ``cosen compare`` and ``cosen methods`` print."""
+"""The output of ``cosen compare`` and ``cosen methods``."""
 
 import json
 import re
@@ -147,7 +147,7 @@ MISTAKES = {
         ("digits", "--objective=balence"),
         "objective must be overall, balanced or a CSV",
     ),
-    "no-costs": ((*ARGUMENTS, "--objective=costs.csv"), "there is no file costs.csv of costs"),
+    "no-costs": ((*ARGUMENTS, "--objective=costs.csv"), "there is no cost file costs.csv"),
     "devices": (("digits", "--set=devices=2"), "each run of a comparison uses one device"),
 }
 
@@ -183,7 +183,7 @@ def test_without_ray_the_message_says_what_to_install(run, monkeypatch):
 
 
 def on_screen(written, columns=80):
-    """The lines that a terminal shows after all was written to it."""
+    """The lines that a terminal shows at the end."""
     lines, row, column = [""], 0, 0
     for erase, up, other, character in re.findall(
         r"(\x1b\[2K)|\x1b\[(\d+)A|(\x1b\[[?\d;]*[a-zA-Z])|(.)", written, re.S

@@ -43,7 +43,7 @@ def pair_of(target, *predicted, seed=0):
 
 
 def random_pair(generator, *, seed=0, counts=(30, 12, 6), right=(0.8, 0.6)):
-    """Two methods on the same samples, with given shares of right predictions."""
+    """Two methods on the same samples, with given shares of correct predictions."""
     target = np.repeat(np.arange(len(counts)), counts)
     generator.shuffle(target)
     predicted = [
@@ -117,7 +117,7 @@ def test_samples_that_all_seeds_share_are_drawn_together(many_draws):
 
 
 def test_hand_worked():
-    # class 0: the first method is right on 1 more of 4; class 1: on both of 2, the other on none
+    # class 0: the first method has 1 more of 4 correct; class 1: both of 2, the other none
     pair = pair_of([0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 0, 0])
     assert change_of([pair], OVERALL).mean == pytest.approx(3 / 6)
     assert change_of([pair], BALANCED).mean == pytest.approx((1 / 4 + 1) / 2)
@@ -215,7 +215,7 @@ def test_one_sample_per_class_is_not_certain():
     target = np.arange(6)
     second = np.array([0, 1, 2, 3, 4, 0])
     change = change_of([pair_of(target, target, second)], OVERALL)
-    assert change.within_noise  # one more sample is right, which may be luck
+    assert change.within_noise  # one more sample is correct, which may be chance
 
 
 def test_a_small_class_is_drawn_with_the_next():

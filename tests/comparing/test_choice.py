@@ -13,9 +13,9 @@ def choose(runs, **options):
 
 
 def runs_with(folder, *, right_on_val, right_on_test, seeds=(0, 1, 2), seconds=None, samples=60):
-    """Runs of methods that are right on these samples of each class, the same in each seed.
+    """Runs of methods with these correct samples of each class, the same in each seed.
 
-    A number stands for that many samples from the first on.
+    A number n means the first n samples.
     """
 
     def part(right):
@@ -120,16 +120,16 @@ def test_test_may_be_surer_than_validation(tmp_path):
 
 
 def test_the_best_that_is_beyond_noise_is_taken(tmp_path):
-    """Not the best of all, where luck may have made it so: then the sentence would be untrue."""
+    """The choice is not the overall best, which may be better by chance."""
     target = np.repeat([0, 1, 2], 40)
     generator = np.random.default_rng(0)
     plain = np.where(generator.random(120) < 0.7, target, (target + 1) % 3)
     wrong, right = np.flatnonzero(plain != target), np.flatnonzero(plain == target)
     steady = plain.copy()
-    steady[wrong[:8]] = target[wrong[:8]]  # 8 more are right, and none is lost
+    steady[wrong[:8]] = target[wrong[:8]]  # 8 more are correct, and none is lost
     lost = right[: len(wrong) - 9]
     risky = target.copy()
-    risky[lost] = (target[lost] + 1) % 3  # all others are right, 9 more in all
+    risky[lost] = (target[lost] + 1) % 3  # all others are correct, 9 more in total
     runs = {
         name: {0: write_run(tmp_path / name, val=(target, given), test=(target, given))}
         for name, given in {"baseline": plain, "steady": steady, "risky": risky}.items()
@@ -143,7 +143,7 @@ def test_the_baseline_is_best(tmp_path):
     right = {"cosen": 40, "baseline": 54, "smote": 54}
     runs = runs_with(tmp_path, right_on_val=right, right_on_test=right)
     choice = choose(runs, objective=OVERALL)
-    assert choice.method == "baseline"  # of equals
+    assert choice.method == "baseline"  # if equal
     assert choice.challenger == "smote"
     assert choice.sentence == (
         "Choice for overall accuracy: baseline. No other method is better on validation images: "
@@ -219,7 +219,7 @@ def test_a_method_that_lacks_a_seed_has_no_part(tmp_path):
     choice = choose(runs, objective=OVERALL)
     assert choice.method == "cosen"
     assert choice.caveats == ("Not considered, because seeds are missing: lucky.",)
-    del runs["baseline"][0]  # then its seeds are those that count
+    del runs["baseline"][0]  # only its remaining seeds are used
     choice = choose(runs, objective=OVERALL)
     assert (choice.method, choice.seeds, choice.caveats) == ("lucky", (1, 2), ())
     del runs["cosen"][1], runs["lucky"][1]

@@ -1,4 +1,4 @@
-"""Ray on this machine, with jobs that share no folder with the driver."""
+"""Ray on this machine, with jobs that share no folder with the main process."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def test_jobs_run_on_a_cluster_that_shares_no_files(tmp_path, caplog):
         "threads": None,
         "refuse": "class 'melanoma' has no training image",
         "stumble": "ZeroDivisionError: a first line",
-        "after-stumble": "not started, because stumble failed",
+        "after-stumble": "not started because stumble failed",
         "killed": "its process on the cluster died, perhaps because memory ran out",
         "unread": f"there is no folder {tmp_path / 'nowhere'} to send",
         "chatter": None,

@@ -1,4 +1,4 @@
-"""Comparisons in Python; those that are interrupted, as commands."""
+"""Comparisons in Python; interrupted comparisons run as commands."""
 
 import csv
 import os
@@ -48,7 +48,7 @@ def times_of_change(folder):
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
-# What a study leaves
+# The files of a study
 
 
 def test_a_comparison_leaves_a_study_folder(tmp_path, here):
@@ -97,7 +97,7 @@ def test_runs_of_one_seed_share_the_split_and_seeds_do_not(tmp_path, here, monke
 
     monkeypatch.setattr("cosen.comparing.compare.make_task", counted)
     runs = run_study(tmp_path, ["focal"], seeds=2).folder.finished_runs()
-    assert len(made) == 1  # the runs make their own, from the caches
+    assert len(made) == 1  # the runs create their own, from the caches
 
     def split(method, seed):
         run = runs[method][seed]
@@ -130,7 +130,7 @@ def test_misclassification_costs_are_the_objective(tmp_path, here):
         paid = costs[outputs.target, outputs.logits.argmax(1)]
         assert 5 * row.test["error"].mean == pytest.approx(float(paid.mean()))
     assert "mean misclassification cost" in compared.choice.sentence
-    # the leaderboard uses the costs of the first start, and other costs are other data
+    # the leaderboard uses the costs of the first start; other costs count as other data
     path.write_text(",0,1,2\n0,0,1,1\n1,9,0,2\n2,1,1,0\n")
     with pytest.raises(RunError, match="images, labels or costs differ"):
         run_study(tmp_path / "study", ["class-weights"], objective=str(path))
@@ -140,7 +140,7 @@ def test_misclassification_costs_are_the_objective(tmp_path, here):
 
 
 def test_each_image_is_decoded_once_for_all_processes(tmp_path, monkeypatch, make_folder):
-    """Except for 20 images that the parent looks at to choose the network."""
+    """The parent also decodes 20 images to choose the network."""
     images = make_folder(cat=24, dog=16)
     log = tmp_path / "decoded.txt"
     (tmp_path / "site").mkdir()
@@ -238,7 +238,7 @@ def test_a_method_with_other_options_is_another_method(tmp_path, here):
     )
     assert again.outcomes == {}
     assert again.leaderboard == first.leaderboard
-    # more options can be added; the object of before is missing, but its run has finished
+    # more options can be added; the earlier object is missing, but its run is finished
     more = run_study(study, ["smote(neighbours=2)"], options={"smote": {}})
     assert set(more.outcomes) == {"smote(neighbours=2)/0"}
     assert set(rows_of(more)) == {"baseline", *labels, "smote(neighbours=2)"}
@@ -251,7 +251,7 @@ def test_objects_with_other_options_are_named_by_them(tmp_path, here):
     assert list(first.folder.record().methods) == [
         *("baseline", "smote", "smote(neighbours=3)", "smoothed")
     ]
-    # objects of built-in methods are made again by name
+    # objects of built-in methods are created again by name
     again = run_study(tmp_path, ["smote(neighbours=3)"], seeds=2)
     assert set(again.outcomes) == {"baseline/1", "smote/1", "smote(neighbours=3)/1"}
 
@@ -381,7 +381,7 @@ def test_where_all_fail_there_is_one_error_and_the_folder_stays_free(tmp_path, h
     study = StudyFolder(tmp_path)
     reasons = {name: by_seed[0] for name, by_seed in study.failures().items()}
     assert set(reasons) == {"baseline", "focal", "smote", "picky"}
-    assert reasons["smote"] == "not started, because baseline/0 failed"
+    assert reasons["smote"] == "not started because baseline/0 failed"
     assert str(raised.value) == (
         f"no run of {tmp_path} has finished; baseline/0 failed: {reasons['baseline']}"
     )
@@ -409,14 +409,14 @@ MISTAKES = {
     "no-equals": (["smote(3)"], {}, r"'3' in 'smote\(3\)' is not an option: write OPTION=VALUE"),
     "no-bracket": (["smote(neighbours=3"], {}, r"is not a method: write NAME or NAME\("),
     "a-class": ([Smoothed], {}, "is not a method: pass a name, or an object"),
-    "options-of-object": ([Smoothed()], {"options": {"smoothed": {}}}, "not compared by name"),
-    "nameless": ([Nameless()], {}, "Nameless needs a name that a folder can have"),
+    "options-of-object": ([Smoothed()], {"options": {"smoothed": {}}}, "given by name are"),
+    "nameless": ([Nameless()], {}, "Nameless needs a name that is a valid folder name"),
     "no-module": (["no_such_module:Mine"], {}, "there is no module 'no_such_module'"),
     "not-in-module": (["small_study:Mine"], {}, "the module 'small_study' has no 'Mine'"),
     "no-method": (["small_study:not_a_method"], {}, "is not a method: derive it from"),
-    "options-of-none": (["focal"], {"options": {"smote": {}}}, "for smote, which is not compared"),
+    "options-of-none": (["focal"], {"options": {"smote": {}}}, "for smote, but the methods"),
     "no-option": (["focal"], {"options": {"focal": {"beta": 1}}}, "focal has no option 'beta'"),
-    "no-value": (["focal"], {"options": {"focal": {"gamma": Path()}}}, "numbers, texts or lists"),
+    "no-value": (["focal"], {"options": {"focal": {"gamma": Path()}}}, "numbers, strings or lists"),
     "no-seeds": (["focal"], {"seeds": 0}, "seeds must be at least 1, but is 0"),
     "no-workers": (["focal"], {"workers": 0}, "workers must be at least 1, but is 0"),
     "devices": (["focal"], {"devices": 2}, "each run of a comparison uses one device"),
@@ -433,7 +433,7 @@ def test_a_mistake_is_refused_before_anything_is_written(tmp_path, mistake):
 
 
 def test_options_without_a_method_are_refused(tmp_path):
-    with pytest.raises(InputError, match="options gamma belong to no method: give them as --set"):
+    with pytest.raises(InputError, match="options gamma belong to no method: use --set"):
         compare_methods(TrainConfig(options={"gamma": 1}), tmp_path, methods=["focal"])
 
 
@@ -458,7 +458,7 @@ def test_a_run_folder_is_not_taken_for_a_study(tmp_path, here):
 
 
 def start(*arguments):
-    """Start the command in the folder of the method's module, which is not on Python's path."""
+    """Start the command in the folder of the method's module, which is not on the Python path."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "cosen", "compare", *arguments],
         cwd=HERE,

@@ -74,9 +74,9 @@ def test_the_dependents_of_a_failed_job_fail_once(schedule, outcomes):
     end(plan, "a", "no data")
     assert outcomes == [
         Outcome("a", "no data"),
-        Outcome("b", "not started, because a failed"),
-        Outcome("c", "not started, because b failed"),
-        Outcome("e", "not started, because a failed"),
+        Outcome("b", "not started because a failed"),
+        Outcome("c", "not started because b failed"),
+        Outcome("e", "not started because a failed"),
     ]
     assert next_names(plan) == ["d"]
 

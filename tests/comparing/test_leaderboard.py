@@ -69,14 +69,14 @@ def board_of(runs, failures=None, **options):
 
 
 def random_part(generator, share, *, counts=(60, 40, 20)):
-    """True classes, and predicted ones that are right so often."""
+    """True classes, and predicted classes with this accuracy."""
     target = np.repeat(np.arange(len(counts)), counts)
     right = generator.random(len(target)) < share
     return target, np.where(right, target, (target + generator.integers(1, 3, len(target))) % 3)
 
 
 def random_runs(folder, shares, *, seeds=(0, 1, 2), seconds=None, **parts):
-    """Finished runs of methods that are right so often, on validation and on test."""
+    """Finished runs of methods with these accuracies on validation and test."""
     return {
         method: {
             seed: write_run(
@@ -203,7 +203,7 @@ def test_a_class_that_is_not_tested(tmp_path):
     runs = random_runs(tmp_path, {"baseline": 0.6, "cosen": 0.8}, counts=(60, 40))
     board = board_of(runs, objective=BALANCED)
     row = board.rows[0]
-    assert row.test["rare_recall"] is None  # of the elk there is none
+    assert row.test["rare_recall"] is None  # there is no elk
     assert row.test["mean_recall"].mean == pytest.approx(1 - row.test["error"].mean, abs=1e-6)
     assert " - |" in board.markdown()
     assert Leaderboard.model_validate_json(board.model_dump_json()) == board
@@ -265,7 +265,7 @@ def board(tmp_path):
     del runs["ldam"][1]
     failures = {"ldam": {1: "no\nmemory"}, "smote": dict.fromkeys(range(3), "too few cats")}
     made = board_of(runs, failures, objective=BALANCED)
-    shutil.rmtree(tmp_path)  # it needs no files
+    shutil.rmtree(tmp_path)  # the files are not needed any more
     return made
 
 

@@ -126,7 +126,7 @@ def test_one_worker_runs_many_jobs_even_if_some_fail(tmp_path, run, caplog, capf
         "first": None,
         "refuse": "class 'melanoma' has no training image",
         "stumble": "ZeroDivisionError: a first line",
-        "after-stumble": "not started, because stumble failed",
+        "after-stumble": "not started because stumble failed",
         "chatter": None,
         "last": None,
     }

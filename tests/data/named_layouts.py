@@ -1,4 +1,4 @@
-"""Small copies of every named dataset in its documented layout, and what must be read from them."""
+"""Small copies of all named datasets in their documented layouts, with the expected contents."""
 
 import gzip
 import pickle
@@ -24,7 +24,7 @@ def idx_bytes(values: np.ndarray) -> bytes:
 
 
 def idx_files() -> dict[str, bytes]:
-    """Six training and four test images of 28×28, the class written into each pixel."""
+    """Six training and four test images of 28×28; each pixel has the number of the class."""
     files = {}
     for part, labels in (("train", [0, 1, 2, 7, 8, 9]), ("t10k", [9, 0, 0, 5])):
         images = np.repeat(np.array(labels) * 20, 28 * 28).reshape(-1, 28, 28)
@@ -135,17 +135,17 @@ def rsmas(root: Path) -> None:
 
 @dataclass(frozen=True)
 class Layout:
-    """One dataset's small copy.
+    """A small copy of a dataset.
 
     Attributes:
-        name: What it is loaded by.
-        make: Lays it out below a root; ``None`` where no file is needed.
-        counts: Images of each class that has some.
-        classes: How many classes there are.
+        name: The name to load it by.
+        make: Writes it below a root; ``None`` if no file is needed.
+        counts: Images of each class that is not empty.
+        classes: Number of classes.
         size: (width, height) and mode of the first image.
-        parts: Images in each part, where there are parts.
-        groups: How many groups, where there are groups.
-        missing: A file or folder to take away, and what the error must then name.
+        parts: Images in each part, if there are parts.
+        groups: Number of groups, if there are groups.
+        missing: A file or folder to remove, and the name that the error must contain.
     """
 
     name: str
@@ -251,7 +251,7 @@ LAYOUTS = [
         5,
         ((12, 10), "RGB"),
         groups=11,
-        missing=("dil/BCC/B2", ""),  # fewer lesions are no error
+        missing=("dil/BCC/B2", ""),  # fewer lesions raise no error
     ),
     Layout(
         "mlc",

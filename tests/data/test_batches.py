@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_refused(decoded):
 @pytest.mark.parametrize("world", [2, 3, 5])
 @pytest.mark.parametrize("count", [10, 9, 8])
 def test_processes_share_every_batch(world, count):
-    """Each sample in one process, and weights that make the mean of means the mean."""
+    """Each sample is in one process, and the weighted mean over processes is the mean."""
     plans = [batch_positions(count, 4, share=Share(rank, world)) for rank in range(world)]
     values = np.random.default_rng(0).normal(size=count)
     for number, (whole, _) in enumerate(batch_positions(count, 4)):

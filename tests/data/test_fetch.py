@@ -28,7 +28,7 @@ def server(start_server):
 
 
 def offer(monkeypatch, name, files, *, algorithm="md5"):
-    """Makes these the files of a dataset, with their true checksums."""
+    """Makes these the files of a dataset, with correct checksums."""
     checksums = {
         file: f"{algorithm}:{hashlib.new(algorithm, content).hexdigest()}"
         for file, content in files.items()
@@ -97,7 +97,7 @@ def test_a_server_that_breaks_off_leaves_nothing(server, monkeypatch, tmp_path):
     server.files.update(offer(monkeypatch, "mnist", mnist_files()))
     first, second, *_ = DOWNLOADS["mnist"].checksums
     server.cut.add(second)
-    with pytest.raises(DataError, match=rf"{second}.*connection broke off.*Try again"):
+    with pytest.raises(DataError, match=rf"{second}.*connection was lost.*Try again"):
         fetch("mnist", tmp_path, urls=[server.url])
     assert tree(tmp_path) == ["mnist", f"mnist/{first}"]
     server.cut.clear()

@@ -76,7 +76,7 @@ def test_broken_images_are_all_named_at_once(make_folder):
     (root / "dog" / "002.png").write_bytes(whole[: len(whole) // 2])
     (root / "dog" / "notes.txt").write_text("x")
     data = from_folder(root)
-    for _ in range(2):  # decoded now, and then from the cache
+    for _ in range(2):  # decoded, then read from the cache
         with pytest.raises(DataError) as error:
             decode_images(data, SIZE)
         message = str(error.value)
@@ -348,7 +348,7 @@ def test_unreadable_files_are_broken_like_others(make_folder, decodings):
     assert len(decodings) == 1
     (root / "cat" / "000.png").rename(root / "nowhere.png")
     (root / "cat" / "000.png").symlink_to(root / "nowhere.png")
-    mended = decode_images(data, SIZE, skip_broken=True)  # the links lead somewhere now
+    mended = decode_images(data, SIZE, skip_broken=True)  # the links are valid now
     assert mended.data.class_counts.tolist() == [4, 3]
 
 

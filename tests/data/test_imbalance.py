@@ -45,7 +45,7 @@ def test_with_an_odd_number_of_classes_the_middle_one_of_a_step_is_large():
 
 @given(st.integers(0, 50), st.floats(0.05, 0.9))
 def test_smaller_shares_are_parts_of_larger_ones(seed, share):
-    """The same seed leaves the same images: a study over shares adds images, it swaps none."""
+    """The same seed keeps the same images: a larger share only adds images."""
     data = data_of(40, 60)
     large = make_imbalanced(data, parse_imbalance({"1": share}), seed=seed)
     small = make_imbalanced(data, parse_imbalance({"1": share / 2}), seed=seed)

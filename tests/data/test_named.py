@@ -24,7 +24,7 @@ each_on_disk = pytest.mark.parametrize("layout", on_disk, ids=lambda layout: lay
 
 @pytest.fixture(autouse=True)
 def no_debian_copy(monkeypatch, tmp_path):
-    """What is installed on the machine must not stand in for what a test took away."""
+    """Files installed on the machine must not replace files that a test removed."""
     places = [*digits.PLACES["fashion-mnist"][:-1], str(tmp_path / "debian")]
     monkeypatch.setitem(digits.PLACES, "fashion-mnist", places)
 
@@ -218,7 +218,7 @@ def test_batches_of_python_2_are_read(tmp_path):
 
 
 class Malicious:
-    """Unpickled in the usual way, it makes a folder."""
+    """The usual unpickling would create a folder."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -237,7 +237,7 @@ def test_a_malicious_batch_is_refused_without_running(protocol, tmp_path):
         load_named("cifar100", root=tmp_path)
     assert str(file) in str(caught.value)
     assert not victim.exists()
-    pickle.loads(file.read_bytes())  # the test itself would notice
+    pickle.loads(file.read_bytes())  # checks the test itself
     assert victim.is_dir()
 
 

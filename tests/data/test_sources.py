@@ -132,7 +132,7 @@ def test_links_are_followed_but_a_loop_is_refused(make_folder, tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="makes links")
 def test_a_hundred_thousand_files(make_folder, tmp_path):
-    """Ten thousand, each seen ten times: making a hundred thousand takes longer than the test."""
+    """Ten thousand files, each listed ten times: writing a hundred thousand would take too long."""
     one = make_folder("one", x=1) / "x" / "000.png"
     many = tmp_path / "many"
     many.mkdir()
@@ -220,7 +220,7 @@ LABELS = [0, 1, 1, 2, 2, 2]
 
 
 class Stranger(Dataset):
-    """A dataset with labels at hand whose images must not be touched for counting."""
+    """A dataset with labels whose images must not be read for counting."""
 
     targets = LABELS
     classes = ("ant", "bee", "cow")

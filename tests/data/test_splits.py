@@ -142,7 +142,7 @@ def test_the_test_set_stays_whole_and_validation_is_of_the_imbalanced_set():
 
 
 def test_the_same_seed_is_the_same_split_everywhere():
-    """Fixed numbers: they hold on every machine, or results could not be compared."""
+    """Fixed numbers: they must be the same on every machine."""
     splits = split_images(data_of(12, 8), FractionSplit(0.5), seed=7)
     assert splits.test.rows.tolist() == [1, 3, 4, 5, 6, 7, 12, 13, 17, 18]
     assert splits.val.rows.tolist() == [0, 8, 16, 19]
@@ -151,7 +151,7 @@ def test_the_same_seed_is_the_same_split_everywhere():
 
 
 def test_adding_an_image_moves_few_others():
-    """Places depend on names alone, so one image more does not shuffle the rest."""
+    """The order depends on names only: an additional image does not change the rest."""
     before = fold_of_each(data_of(500), folds=5, seed=0)
     train, _ = split_off_test(data_of(500), FractionSplit(0.5), seed=0)
     more, _ = split_off_test(data_of(501), FractionSplit(0.5), seed=0)
@@ -173,7 +173,7 @@ def test_an_impossible_validation_share_is_refused():
 
 
 def slow_choice(data, wanted, *, seed, purpose):
-    """The rule of whole groups, with every group looked at for every class."""
+    """The rule of whole groups, checking every group for every class."""
     units = _units(data, seed=seed, purpose=purpose)
     counts = [np.bincount(data.labels[u], minlength=data.num_classes) for u in units]
     groups_left = (np.array(counts) > 0).sum(0)

@@ -89,7 +89,7 @@ def test_objective_equals_reference_and_its_gradient_is_the_step():
     costs.requires_grad_()
     F.cost_objective(costs, target, 0.25).backward()
     stepped = F.step_costs(costs.detach(), target, cost_lr=0.2)
-    torch.testing.assert_close(stepped, costs.detach() - 0.1 * costs.grad)  # the 2 is in the rate
+    torch.testing.assert_close(stepped, costs.detach() - 0.1 * costs.grad)  # 2 is in cost_lr
 
 
 @given(
@@ -198,7 +198,7 @@ def test_a_mistake_without_cost_gets_the_floor_and_scale_does_not_matter():
 def test_with_two_classes_costs_from_misclassification_decide_like_the_bayes_rule(
     first, second, posterior
 ):
-    """The loss's slope at the boundary o_0 = o_1 points to the side the Bayes rule decides for."""
+    """The slope of the loss at the boundary o_0 = o_1 points to the Bayes decision."""
     mistakes = torch.tensor([[0.0, first], [second, 0.0]], dtype=torch.float64)
     chance = torch.tensor([posterior, 1 - posterior], dtype=torch.float64)
     risks = chance @ mistakes

@@ -42,7 +42,7 @@ def test_lemma_1_offsetting_the_costs_of_a_true_class_changes_no_decision(seed, 
 
 @given(seeds, class_counts)
 def test_lemma_2_the_true_class_costs_less_than_the_mean(seed, classes):
-    """Where a certain class is decided for, its cost is at most the mean over all decisions."""
+    """If a certain class is chosen, its cost is at most the mean over all decisions."""
     costs = 10 * random_costs(classes, seed)
     decisions = F.bayes_decision(torch.eye(classes, dtype=torch.float64), costs)
     for label in range(classes):
@@ -64,7 +64,7 @@ def test_lemma_3_all_ones_is_cost_insensitive(seed, classes):
     torch.testing.assert_close(F.cost_sensitive_mse(logits, target, ones), squared)
     hinge = (1 - (2 * hot - 1) * logits).clamp(min=0).sum(1).mean()
     torch.testing.assert_close(F.cost_sensitive_hinge(logits, target, ones), hinge)
-    # and the traditional 1 - I, of zero diagonal, is the cost-insensitive matrix of the Bayes rule
+    # and the traditional 1 - I, with a zero diagonal, is cost-insensitive in the Bayes rule
     posteriors = logits.softmax(1)
     assert torch.equal(F.bayes_decision(posteriors, ones - ones.diag().diag()), logits.argmax(1))
     assert torch.equal(F.costs_from_misclassification(ones - ones.diag().diag()), ones)
@@ -74,7 +74,7 @@ def test_lemma_3_all_ones_is_cost_insensitive(seed, classes):
 @given(seed=seeds, classes=class_counts)
 @settings(max_examples=15)
 def test_lemma_4_costs_are_positive(loss, seed, classes):
-    """A zero cost raises: the output's gradient would no longer depend on the weights."""
+    """A zero cost raises an error: the output's gradient would not depend on the weights."""
     costs = random_costs(classes, seed)
     row, column = seed % classes, (seed // 7) % classes
     costs[row, column] = 0
@@ -121,7 +121,7 @@ def test_lemma_5_targets_and_steps_keep_the_range(seed, classes, spread):
 @given(seed=seeds, classes=class_counts)
 @settings(max_examples=15)
 def test_lemma_6_offsetting_towards_zero_leads_to_the_guess_point(loss, seed, classes):
-    """All-ones less c → 1: even right outputs have, more and more, the loss of a guess, o = 0."""
+    """Costs 1 - c with c → 1: the loss of correct outputs approaches that of a guess, o = 0."""
     target = torch.arange(4) % classes
     generator = torch.Generator().manual_seed(seed)
     sizes = 5 * torch.rand(4, classes, generator=generator, dtype=torch.float64)
@@ -139,7 +139,7 @@ def test_lemma_6_offsetting_towards_zero_leads_to_the_guess_point(loss, seed, cl
 
 @given(seeds, class_counts, st.floats(-5, 5))
 def test_lemma_7_cross_entropy_is_guess_averse(seed, classes, guess):
-    """Outputs that favour the true class lose less than any guess point (all outputs equal)."""
+    """Outputs that favour the true class have a lower loss than equal outputs."""
     costs = random_costs(classes, seed, low=1e-3)
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(classes, classes, generator=generator, dtype=torch.float64)
@@ -154,7 +154,7 @@ def test_lemma_7_cross_entropy_is_guess_averse(seed, classes, guess):
 
 @given(seeds, class_counts)
 def test_lemma_8_the_diagonal_is_positive(seed, classes):
-    """With ξ_pp → 0 the loss grows without bound whatever the output, so zero raises."""
+    """With ξ_pp → 0 the loss is unbounded for any output, so zero raises an error."""
     costs = random_costs(classes, seed)
     label = seed % classes
     target = torch.tensor([label])
@@ -203,7 +203,7 @@ def test_lemma_9_calibration_the_optimum_satisfies_the_papers_equation(seed, cla
 @given(seeds, st.integers(2, 5))
 @settings(max_examples=20)
 def test_lemma_9_calibration_the_last_step_is_exact_where_rows_are_alike(seed, classes):
-    """o_t = log P(t) - log Σ_p P(p) ξ_pt + const, exact when every row of costs is the same."""
+    """o_t = log P(t) - log Σ_p P(p) ξ_pt + const, exact if all rows of costs are equal."""
     row = random_costs(classes, seed)[0]
     posterior = random_posteriors(classes, seed)[0]
     o = minimiser_of_expected_loss(row.expand(classes, classes), posterior)
@@ -233,7 +233,7 @@ def test_lemma_9_all_ones_costs_are_calibrated_to_the_posterior(seed, classes):
 
 @given(seeds, class_counts)
 def test_proposition_1_the_gradient_formula_is_unchanged(seed, classes):
-    """∂ℓ/∂o_m = y_m - d_m, the costs entering through y alone."""
+    """∂ℓ/∂o_m = y_m - d_m: the costs appear only in y."""
     costs = random_costs(classes, seed)
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(1, classes, generator=generator, dtype=torch.float64, requires_grad=True)

@@ -39,7 +39,7 @@ def mixed_target(target: Tensor, classes: int) -> Tensor:
 
 
 def dense_target(samples: int, classes: int) -> Tensor:
-    """A share of every class in each sample, as a teacher gives."""
+    """A share of every class in each sample, as in distillation."""
     generator = torch.Generator().manual_seed(9)
     return torch.randn(samples, classes, generator=generator, dtype=torch.float64).softmax(1)
 
@@ -159,7 +159,7 @@ def test_huge_logits_stay_finite(loss, oracle, gradient, size, target):
 
 @pytest.mark.parametrize("size", [1e7, 1e8])
 def test_cross_entropy_keeps_its_digits_at_large_logits(size):
-    """Next to 1e8 float32 has no room for a margin: the logits are shifted before it is added."""
+    """float32 cannot add a margin to 1e8, so the logits are shifted first."""
     logits = torch.full((1, 2), size)
     even = F.cost_sensitive_cross_entropy(logits, torch.tensor([[0.7, 0.3]]), torch.ones(2, 2))
     torch.testing.assert_close(even, torch.tensor(0.693147))
@@ -171,7 +171,7 @@ def test_cross_entropy_keeps_its_digits_at_large_logits(size):
 
 @pytest.mark.parametrize("few", [4, 0], ids=["few shares", "many"])
 def test_wide_margins_stay_finite_with_probabilities(monkeypatch, few):
-    """exp(margin) and exp(logit) would underflow each on its own."""
+    """exp(margin) and exp(logit) would each underflow."""
     monkeypatch.setattr("cosen.functional.reduction.FEW", few)
     margins = torch.tensor([[-150.0, 0.0], [0.0, 0.0]])
     logits = torch.tensor([[0.0, -150.0]], requires_grad=True)

@@ -205,7 +205,7 @@ def test_ldam_re_weighting_is_cross_entropys():
 
 
 def test_sosr_is_least_where_outputs_are_the_negated_costs_and_beyond():
-    """Right decision estimated below its cost, wrong ones above: both sides cost nothing."""
+    """Estimates below the cost of the right decision and above that of wrong ones have no loss."""
     generous = torch.where(torch.eye(4, dtype=torch.bool), 30.0, -MISTAKES - 30)
     value = F.smooth_one_sided_regression(generous, torch.arange(4), MISTAKES)
     assert value < 1e-9

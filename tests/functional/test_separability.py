@@ -36,7 +36,7 @@ def test_float32_keeps_its_digits_far_from_the_origin():
 
 
 def test_near_neighbours_in_spread_classes_keep_their_digits():
-    """Distances a thousand times smaller than the norms, where the matrix product loses them."""
+    """Distances a thousand times smaller than the norms: the matrix product is too inexact."""
     generator = torch.Generator().manual_seed(2)
     pairs = 100 * torch.randn(30, 5, generator=generator, dtype=torch.float64)
     features = torch.cat([pairs, pairs + 0.01, pairs + 0.03])
@@ -49,7 +49,7 @@ def test_near_neighbours_in_spread_classes_keep_their_digits():
 @pytest.mark.parametrize(("spread", "tolerance"), [(1e-2, 1e-4), (1e-3, 1e-3), (1e-4, 1e-2)])
 @pytest.mark.parametrize("dimensions", [8, 512])
 def test_tight_clusters_find_their_neighbours(spread, tolerance, dimensions):
-    """Four classes in two places: who is nearest is decided far below the norms."""
+    """Four classes in two places: neighbours differ by far less than the norms."""
     generator = torch.Generator().manual_seed(5)
     places = torch.randn(2, dimensions, generator=generator)
     target = torch.arange(80) % 4
@@ -187,7 +187,7 @@ print(peak() - before)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 def test_twenty_thousand_samples_take_less_than_a_gigabyte():
-    """All distances at once would take 1.6 GB, however few the dimensions are."""
+    """All distances at once would take 1.6 GB for any number of dimensions."""
     done = subprocess.run(
         [sys.executable, "-c", MEMORY_PROGRAM], capture_output=True, text=True, check=True
     )

@@ -178,6 +178,6 @@ def test_bad_shapes_are_named(loss, oracle, logits, target, message):
 
 @pytest.mark.parametrize("name", ["cross_entropy", "hinge", "mse", "balanced_softmax", "sosr"])
 def test_the_second_dimension_is_the_classes(name):
-    """Channels last, (2, 3, 4) for 4 classes, is an error and not 3 classes."""
+    """Channels last, (2, 3, 4) for 4 classes, raises an error; it is not taken as 3 classes."""
     with pytest.raises(InputError, match=r"must have the shape \(3,"):
         LOSSES[name][0](torch.zeros(2, 3, 4), torch.zeros(2, 4).long())

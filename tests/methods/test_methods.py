@@ -51,9 +51,9 @@ DRAWN = (
     "sosr",
     "crt",
 )
-"""Methods with random choices of their own, or with more than the loop."""
+"""Methods with their own random choices, or with steps outside the loop."""
 
-# the runs of one process serve all tests
+# the tests share the runs of one process
 pytestmark = [pytest.mark.training, pytest.mark.xdist_group("methods")]
 
 
@@ -202,8 +202,8 @@ def test_a_users_own_method(tmp_path):
         ("nowhere_at_all:Method", "there is no module 'nowhere_at_all'"),
         ("json:Method", "the module 'json' has no 'Method'"),
         ("json:JSONDecoder", "json:JSONDecoder is not a method"),
-        (":Mine", ":Mine is no module:Class"),
-        (".x:Mine", "is no module:Class"),
+        (":Mine", ":Mine is not module:Class"),
+        (".x:Mine", "is not module:Class"),
         ("cosen.methods:SamplingMethod", "a method without resample"),
     ],
 )
@@ -299,7 +299,7 @@ def test_tau_is_chosen_for_mean_recall_on_validation():
     setting = Setting(torch.tensor([9, 1]), ("a", "b"), baseline=outputs)
     make_method("tau-norm").adjust(layer, setting)
     norms = layer.weight.norm(dim=1)
-    # 4^(1 - tau) < 1.5 from tau = 0.71 on, and the smallest of equals is taken
+    # 4^(1 - tau) < 1.5 from tau = 0.71 on; the smallest is taken if errors are equal
     torch.testing.assert_close(norms, torch.tensor([4 ** (1 - 0.8), 1.0]))
 
 
@@ -446,7 +446,7 @@ def test_features_that_are_not_finite_are_refused(name):
 
 @pytest.mark.parametrize("name", ["wsvm", "wrf"])
 def test_classifiers_weigh_rare_classes(name):
-    """Overlapping classes, one ten times as frequent: without weights the rare one is given up."""
+    """Overlapping classes, one ten times as frequent: weights are needed to find the other."""
     generator = np.random.default_rng(0)
     labels = np.repeat([0, 1], [400, 40])
     features = generator.normal(size=(440, 2)).astype(np.float32) + 1.2 * labels[:, None]

@@ -23,7 +23,7 @@ SAMPLERS = [smote, under_sample, smote_rsb]
 
 
 def samples_of(*counts, width=3, dtype=np.float64, seed=0):
-    """Random samples in a random order, each class around a place of its own."""
+    """Random samples in a random order, each class around its own centre."""
     generator = np.random.default_rng(seed)
     labels = generator.permutation(np.repeat(np.arange(len(counts)), counts))
     features = generator.normal(size=(len(labels), width)) + labels[:, None]
@@ -40,7 +40,7 @@ def kept_of(synthetic, synthetic_labels, features, labels, **options):
 
 
 def kept_by_loops(synthetic, synthetic_labels, features, labels):
-    """SMOTE-RSB* as it is told, in exact fractions of the numbers given."""
+    """SMOTE-RSB* as described, in exact fractions."""
     synthetic, features = (
         [[Fraction(number) for number in sample] for sample in np.asarray(given).tolist()]
         for given in (synthetic, features)
@@ -102,7 +102,7 @@ def test_a_constant_feature_counts_as_equal():
     # (0 + 1) / 2 = 0.5 and (0.1 + 1) / 2 = 0.55; without the constant, both are kept below 0.4.
     assert kept_of([[10, 7], [9, 7]], [1, 1], [[0, 7], [10, 7]], [0, 1]) == [True, False]
     assert kept_of([10, 9], [1, 1], [0, 10], [0, 1]) == [True, True]
-    # Even where a sample differs in it: 0.5 twice.
+    # Even if a sample differs in it: 0.5 twice.
     assert kept_of([[10, 7], [10, 8]], [1, 1], [[0, 7], [10, 7]], [0, 1]) == [True, True]
 
 
@@ -111,7 +111,7 @@ def test_only_constant_features_make_all_alike_so_that_all_are_kept():
 
 
 def test_ranges_are_those_of_the_given_samples():
-    # 6.5 is 0.35 like class 0 in the range 0 to 10; it were 0.675 in the range 0 to 20.
+    # 6.5 is 0.35 like class 0 in the range 0 to 10; it would be 0.675 in the range 0 to 20.
     assert kept_of([20, 6.5], [1, 1], [0, 10], [0, 1]) == [True, True]
 
 
@@ -129,7 +129,7 @@ def test_each_class_has_its_own_threshold_and_is_compared_with_all_others():
 
 def test_synthetic_samples_of_other_classes_are_not_compared_with():
     features, labels = [0, 10, 0.5], [0, 1, 2]
-    # Class 1 at 7 and 5 is 0.35 and 0.55 like class 2, but 0.99 and 0.81 like what is made of it.
+    # Class 1 at 7 and 5 is 0.35 and 0.55 like class 2, but 0.99 and 0.81 like a synthetic one.
     assert kept_of([7, 5, 6.9], [1, 1, 2], features, labels) == [True, False, True]
 
 
@@ -147,7 +147,7 @@ def test_nothing_synthetic_needs_no_decision():
 
 @st.composite
 def whole_numbers(draw):
-    """Few values, so that ties and constant features are common; classes 0 and 1 are there."""
+    """Few different values, so ties and constant features are common; classes 0 and 1 exist."""
     width = draw(st.integers(1, 3))
     sample = st.lists(st.integers(0, 8), min_size=width, max_size=width)
     features = draw(st.lists(sample, min_size=2, max_size=8))
@@ -338,7 +338,7 @@ def test_of_several_small_classes_the_smallest_is_named_so_that_its_advice_works
 
 def test_a_class_of_one_sample():
     assert message_of((9, 1, 3), neighbours=1) == (
-        "method smote makes samples between those of a class, but class 'melanoma' has only one: "
+        "method smote interpolates between samples of a class, but class 'melanoma' has only one: "
         "add another, or remove the class with --exclude melanoma"
     )
 

@@ -40,7 +40,7 @@ def test_everything_up_to_the_layer_is_frozen(up_to, first_trained, count):
 
 
 def test_a_layer_is_a_whole_name():
-    """``features.1`` has no parameters, and is not a part of ``features.10``."""
+    """``features.1`` has no parameters, and does not contain ``features.10``."""
     with pytest.raises(InputError, match=r"no layer 'features\.1' with parameters"):
         freeze(paper(), "features.1")
 

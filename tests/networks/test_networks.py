@@ -1,4 +1,4 @@
-"""Every network by name, in one battery."""
+"""Tests that every network must pass."""
 
 import copy
 import pickle
@@ -13,7 +13,7 @@ from cosen.networks import NETWORKS, Network, NetworkOutput, build_network, find
 from cosen.networks.small import Head, ResidualBlock
 
 CLASSES = 5
-# fully connected layers of 24 units, so that the paper's network fits a test
+# fully connected layers of 24 units, to make the paper's network small
 CASES = {
     "paper": ({"width": 24}, (3, 32, 32)),
     "paper two-extra": ({"width": 24, "reading": "two-extra"}, (3, 32, 32)),
@@ -77,7 +77,7 @@ def test_gradients_reach_every_parameter(case):
 @pytest.mark.parametrize("case", CASES)
 def test_a_state_dict_carries_everything(case):
     network, other = build(case).train(), build(case, seed=1)
-    network(inputs_for(case))  # moves the statistics of batch normalisation
+    network(inputs_for(case))  # changes the statistics of batch normalisation
     other.load_state_dict(network.state_dict())
     images = inputs_for(case)
     for ours, theirs in zip(network.eval()(images), other.eval()(images), strict=True):
@@ -106,7 +106,7 @@ def test_in_evaluation_an_image_does_not_depend_on_its_batch(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_random_networks_tell_images_apart(case):
-    """Activations neither vanish nor explode on their way through the layers."""
+    """Activations neither vanish nor explode in deep layers."""
     with torch.no_grad():
         network = build(case).train()
         for module in network.modules():
@@ -213,7 +213,7 @@ def test_options_are_checked():
         build_network("head", num_classes=2, in_features=3, widht=4)
     with pytest.raises(InputError, match="small-cnn has no option 'width': there are none"):
         build_network("small-cnn", num_classes=2, width=4)
-    with pytest.raises(InputError, match="give their width as in_features"):
+    with pytest.raises(InputError, match="set in_features to their width"):
         build_network("head", num_classes=2)
     with pytest.raises(InputError, match="takes images, not features"):
         build_network("resnet32", num_classes=2, in_features=4)

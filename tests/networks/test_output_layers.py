@@ -15,7 +15,7 @@ def sequential():
 
 
 class Tower(nn.Module):
-    """Several fully connected layers, of which the last in order may not be the last to run."""
+    """Several fully connected layers; the last in module order may not be the last to run."""
 
     def __init__(self, result="logits", *, by_keyword=False):
         super().__init__()
@@ -165,7 +165,7 @@ def test_copies_share_nothing():
     with torch.no_grad():
         twin.module[0].weight.zero_()
     assert not torch.equal(network(images).features, twin(images).features)
-    assert not own[5]._forward_pre_hooks  # nothing is left behind
+    assert not own[5]._forward_pre_hooks  # no hook remains
 
 
 def test_a_failing_pass_leaves_no_hook():

@@ -154,6 +154,6 @@ def test_the_smallest_image_gives_every_weight_of_fc6_a_gradient():
     network = PaperNetwork(3, width=8, dropout=0)
     network(torch.randn(4, 3, 32, 32)).logits.square().sum().backward()
     gradient = network.classifier[0].weight.grad.reshape(8, 512, 49)
-    # at 32 pixels all of the 7 x 7 places hold the one value that there is
+    # at 32 pixels all 7 x 7 positions have the same value
     assert torch.allclose(gradient, gradient[:, :, :1].expand_as(gradient))
     assert gradient.abs().sum() > 0

@@ -1,4 +1,4 @@
-"""Pre-trained weights for the paper's network: which layers take them, and fetching the file."""
+"""Pre-trained weights for the paper's network: which layers use them, and the download."""
 
 import hashlib
 
@@ -25,7 +25,7 @@ FEATURES = entries(*(f"features.{number}" for number in CONVOLUTIONS))
 
 @pytest.fixture(scope="module")
 def vgg16_file(tmp_path_factory):
-    """A state dict as torchvision's; each tensor is one number repeated, so that it is small."""
+    """A state dict like torchvision's; each tensor repeats one number, to be small."""
     with torch.device("meta"):
         whole = nn.Module()
         whole.features = VGG16Features().features
@@ -44,7 +44,7 @@ def vgg16_file(tmp_path_factory):
 
 
 def whole_network(reading):
-    """The network in its full width, in half precision and with whatever memory held."""
+    """The network in full width, in half precision and with uninitialised weights."""
     with torch.device("meta"):
         network = PaperNetwork(5, reading=reading)
     return network.to(torch.bfloat16).to_empty(device="cpu")
@@ -106,7 +106,7 @@ CONTENT = b"some weights" * 50_000
 
 @pytest.fixture
 def offered(server, monkeypatch):
-    """Makes :data:`CONTENT` the file of vgg16, with its true checksum."""
+    """Makes :data:`CONTENT` the file of vgg16, with the correct checksum."""
     file = f"vgg16-{hashlib.sha256(CONTENT).hexdigest()[:8]}.pth"
     monkeypatch.setitem(WEIGHTS, "vgg16", file)
     server.files[file] = CONTENT
@@ -136,7 +136,7 @@ def test_the_official_address_and_the_usual_place(server, offered, monkeypatch, 
 @pytest.mark.parametrize(
     ("fail", "reason"),
     [
-        (lambda server, file: server.cut.add(file), "connection broke off"),
+        (lambda server, file: server.cut.add(file), "connection was lost"),
         (
             lambda server, file: server.files.update({file: b"else"}),
             "checksum is sha256:.* should be sha256:",

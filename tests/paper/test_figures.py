@@ -1,4 +1,4 @@
-"""The figures: what is drawn is what the functions say, and every letter can be read."""
+"""The figures: they show the right values, and all text is readable."""
 
 import ast
 import re
@@ -155,7 +155,7 @@ READ = [
 
 
 def texts(figure):
-    """What is really drawn: axes have labels beyond their ends that are not."""
+    """The labels that are really drawn: axes also have hidden ones beyond their ends."""
     found = []
 
     def note(text, renderer):
@@ -189,7 +189,7 @@ def test_every_letter_can_be_read(name, width):
     for (one, first), (other, second) in combinations(boxes, 2):
         wide = min(first.x1, second.x1) - max(first.x0, second.x0)
         tall = min(first.y1, second.y1) - max(first.y0, second.y0)
-        # a box of text has room above its letters: a touch is not yet an overlap
+        # text boxes have space above the letters: touching boxes do not overlap
         point = figure.dpi / 72
         assert wide <= 0.5 * point or tall <= 2 * point, f"{one} and {other} overlap"
 
@@ -420,7 +420,7 @@ def test_network_names_every_layer(reading, pretrained, random):
     assert f"{table_totals(rows).parameters:,}" in shown
     (axes,) = figure.axes
     colours = [box.get_facecolor() for box in axes.patches]
-    # the key has one of each
+    # the legend has one of each
     assert sum(same_color(colour, PALE_BLUE) for colour in colours) == pretrained + 1
     assert sum(same_color(colour, PALE_ORANGE) for colour in colours) == random + 1
 
@@ -472,7 +472,7 @@ def test_hostile_names_stay_what_they_are(tmp_path):
     assert "a_b^c $" in found
     assert "(no name)" in found
     assert not ElementTree.parse(svg).findall(".//{*}script")
-    figure.savefig(tmp_path / "own.png")  # a user's own settings read no mathematics either
+    figure.savefig(tmp_path / "own.png")  # the user's settings do not parse mathematics either
 
 
 def test_names_are_one_line_that_xml_allows():

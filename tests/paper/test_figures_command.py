@@ -1,4 +1,4 @@
-"""``cosen figures``: what it draws from data, runs and studies, and what it says of mistakes."""
+"""``cosen figures``: figures from data, runs and studies, and error messages."""
 
 from pathlib import Path
 
@@ -105,7 +105,7 @@ def make_study(tmp_path):
     return make
 
 
-# What is drawn from what
+# Figures from data, runs and studies
 
 
 def test_counts_of_data_are_those_of_training(make_folder):
@@ -164,7 +164,7 @@ def test_only_seeds_that_all_have_are_compared(make_study):
     assert baseline.counts.sum() == 9
     assert cosen.counts.sum() == 9 + 3 * 10
     (study / "runs" / "baseline" / "0" / "metrics.json").unlink()
-    with pytest.raises(CosenError, match="no seed yet that baseline and cosen both have"):
+    with pytest.raises(CosenError, match="no seed yet with finished runs of baseline and cosen"):
         read_confusions([study])
 
 

@@ -1,4 +1,4 @@
-"""Presets: settings for every protocol, which the loader of settings understands."""
+"""Presets: valid settings for every protocol."""
 
 import pytest
 

@@ -30,7 +30,7 @@ def test_every_row_of_the_paper_is_here():
         table: (sum(row.protocol is None for row in rows), len(rows))
         for table, rows in TABLES.items()
     }
-    assert counts == {  # cited rows, all rows; two rows where the paper has two experiments
+    assert counts == {  # cited rows, all rows; two rows if the paper has two experiments
         "DILexp": (6, 8),
         "MLCexp": (4, 6),
         "MNISTexp": (3, 8),
@@ -70,7 +70,7 @@ def test_spreads_are_the_papers():
     assert cited["Zeiler & Fergus"].spread == {"cited-15": 0.5, "cited-30": 0.5}
     assert cited["SPM-SC"].spread == {}
     assert cited["SPP-net"].numbers == {"cited-30": 91.4}
-    assert sum(bool(row.spread) for row in ROWS) == 8 + 7  # DIL, and Caltech but for SPM-SC
+    assert sum(bool(row.spread) for row in ROWS) == 8 + 7  # DIL, and Caltech except SPM-SC
 
 
 def test_tables_agree_where_the_paper_does():

@@ -1,4 +1,4 @@
-"""Rows of the paper's tables: which there are, how they are named, and running them."""
+"""Rows of the paper's tables: their list, their names, and running them."""
 
 import json
 from dataclasses import replace
@@ -164,7 +164,7 @@ def test_a_row_leaves_a_study_and_its_summary(options, tmp_path):
             expected = (plain - (1 - test.accuracy)) / plain if plain else None
             assert result["error_reduction"] == pytest.approx(expected)
 
-    # another table, with a method more, goes on in the same study
+    # another table, with one more method, continues the same study
     files = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/*/metrics.json")}
     more = replace(options, methods=("focal", "cosen"))
     (summary,) = reproduce(find_entries("gnf", "mnist"), more).summaries.values()
@@ -251,7 +251,7 @@ def test_what_no_row_can_be_run_with_is_refused_before_any_is(
 
 
 def test_the_parts_are_run_and_the_command_asks_for_all_that_is_there(options):
-    """Methods of the user's own by module and class; a part, where it is not among all."""
+    """Custom methods by module and class, and methods that ``all`` does not include."""
     small = replace(options, seeds=1, methods=("small_study:Smoothed", LINEAR_OUTPUT))
     entries = find_entries("MNISTexp", "mnist/odd-10")
     (summary,) = reproduce(entries, small).summaries.values()
@@ -349,7 +349,7 @@ def test_a_summary_survives_its_file(tmp_path):
 
 
 def part(*methods, **changes):
-    """A part of a study, in which each method has its place in the row as accuracy."""
+    """A part of a study; the accuracy of a method is its position in the row."""
     found = Summary(
         **COMMON,
         seeds=(0,),

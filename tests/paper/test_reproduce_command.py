@@ -1,4 +1,4 @@
-"""``cosen reproduce`` as a user types it, and what it prints."""
+"""``cosen reproduce`` and its output."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.training
 
 @pytest.fixture
 def run(capsys, monkeypatch, tmp_path):
-    """Runs a command in this process, in a folder of its own: ``run("list")``."""
+    """Runs a command in this process, in its own folder: ``run("list")``."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("cosen.comparing.compare.run_locally", run_here)
     monkeypatch.setenv("COLUMNS", "80")

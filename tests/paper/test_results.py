@@ -215,7 +215,7 @@ def test_methods_stand_side_by_side_and_the_best_is_marked():
 
 
 def test_noise_is_paired_over_seeds():
-    """The seeds differ much, the methods by the same at each: that is more than noise.
+    """Seeds differ much, but the methods differ equally for each seed: more than noise.
 
     With three seeds the interval is 4.30 standard errors on either side.
     """

@@ -1,4 +1,4 @@
-"""Invented contents of reports, of the size and shape of real ones."""
+"""Example contents of reports, of realistic size and shape."""
 
 import base64
 import io
@@ -36,7 +36,7 @@ def unpack(packed: dict[str, Any]) -> np.ndarray:
 
 
 def picture(rng: np.random.Generator, side: int) -> str:
-    """A noisy blob as a JPEG in a data address; noise, so that it is as large as a photo."""
+    """A noisy blob as a JPEG in a data URL; the noise makes it as large as a photo."""
     y, x = np.mgrid[:side, :side] / side - rng.uniform(0.3, 0.7, (2, 1, 1))
     blob = np.exp(-((x**2 + y**2) / rng.uniform(0.02, 0.1)))
     tint = rng.uniform(60, 255, 3)
@@ -54,7 +54,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 def simulated_logits(
     rng: np.random.Generator, target: np.ndarray, frequencies: np.ndarray, bias: float
 ) -> np.ndarray:
-    """Outputs that know the class, confuse neighbours, and lean to common classes by ``bias``."""
+    """Logits that favour the true class, then its neighbours, and common classes by ``bias``."""
     classes = len(frequencies)
     logits = rng.normal(0, 1.5, (len(target), classes)) + bias * np.log(frequencies)
     logits[np.arange(len(target)), target] += 5.0
@@ -305,7 +305,7 @@ def many_classes() -> dict:
 
 @cache
 def hostile() -> dict:
-    """Every text is one that could break the page."""
+    """All texts are ones that could break the page."""
     contents = build(HOSTILE, samples=400, pictures=12, epochs=6, side=16)
     contents |= {
         "title": HOSTILE[0],
@@ -348,7 +348,7 @@ def two_strengths() -> dict:
 
 @cache
 def lone_run() -> dict:
-    """A run with nothing to compare with and nothing that may be missing."""
+    """A run without a comparison and without optional parts."""
     contents = build(["cat", "dog", "emu"], samples=90, pictures=8, epochs=8, side=8)
     contents |= {
         "kind": "run",

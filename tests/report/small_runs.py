@@ -1,4 +1,4 @@
-"""Small run and study folders with known numbers, as training leaves them."""
+"""Small run and study folders with known numbers, as written by training."""
 
 import numpy as np
 import torch
@@ -31,9 +31,9 @@ NAMES = ("cat", "dog", "elk")
 TRAIN = (100, 50, 5)
 TARGET = (0, 0, 0, 0, 1, 1, 2, 2)
 PLAIN = (0, 0, 0, 0, 1, 0, 0, 0)
-"""What the baseline gives: recalls 1, 1/2 and 0."""
+"""Predictions of the baseline: recalls 1, 1/2 and 0."""
 COSTLY = (0, 0, 0, 1, 1, 1, 2, 0)
-"""What the other method gives: recalls 3/4, 1 and 1/2."""
+"""Predictions of the other method: recalls 3/4, 1 and 1/2."""
 
 
 def write_run(
@@ -57,7 +57,7 @@ def write_run(
     costs=None,
     **settings,
 ):
-    """A finished run; what it gives for validation is what it gives for test."""
+    """A finished run with the same predictions for validation and test."""
     run, classes = RunFolder(path), len(names)
     path.mkdir(parents=True)
     target, predicted = torch.tensor(target), torch.tensor(predicted)
@@ -167,16 +167,16 @@ def write_study(
     command=("cosen", "compare", "photos/"),
     **settings,
 ):
-    """A finished study; each method with what it gives, in every seed or by seed.
+    """A finished study, given the predictions of each method, for all seeds or by seed.
 
     Args:
         path: Its folder.
-        given: By method what it gives for each test image.
+        given: Predictions for the test images, by method.
         seeds: The seeds.
         failures: Why runs are missing, by method and seed.
-        runs: By method more arguments of ``write_run``.
-        command: What it was started with.
-        settings: Of all runs.
+        runs: More arguments of ``write_run``, by method.
+        command: The command that started it.
+        settings: Settings of all runs.
     """
     study, failures = StudyFolder(path), failures or {}
     path.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The page as a person sees and uses it, in headless Chromium."""
+"""The page as users see and use it, in headless Chromium."""
 
 import re
 import shutil
@@ -39,14 +39,14 @@ def chromium() -> Iterator:
 
 
 class Pages:
-    """Open pages of the examples, and everything that went wrong on them."""
+    """Open pages of the examples, and all errors on them."""
 
     def __init__(self, chromium, folder: Path) -> None:
         self.chromium, self.folder = chromium, folder
         self.shared, self.troubles, self.requests, self.opened = {}, [], [], 0
 
     def open(self, name: str, **options):
-        file = self.folder / f"{name} <&> ü.html"  # an awkward name, as people have
+        file = self.folder / f"{name} <&> ü.html"  # an awkward name
         if not file.exists():
             file.write_text(page_of(name), encoding="utf-8")
         page = self.chromium.new_context(**options).new_page()
@@ -86,7 +86,7 @@ def pages(chromium, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def check_pages(pages):
-    """After each test: no error, no dialog, and no request but for the file itself."""
+    """Check after each test: no error, no dialog, and no request except for the file itself."""
     yield
     assert pages.troubles == []
     loaded = [url for url in pages.requests if not url.startswith("data:")]
@@ -101,7 +101,7 @@ def visit(pages):
 
 @pytest.fixture
 def visit_fresh(pages):
-    """Opens a page of its own, for tests that need an untouched one or leave traces."""
+    """Opens a new page, for tests that need an unchanged page or change it."""
     opened = []
 
     def open_page(name: str, **options):
@@ -118,7 +118,7 @@ def settle(page) -> None:
 
 
 def wait_until(page, condition: str, *, seconds: float = 20) -> None:
-    """Waits by asking: Playwright's own way evaluates in the page, which the policy refuses."""
+    """Waits by polling: Playwright would evaluate code in the page, which the policy blocks."""
     end = time.monotonic() + seconds
     while not page.evaluate(condition):
         assert time.monotonic() < end, condition
@@ -132,7 +132,7 @@ def open_table(page, details: str) -> None:
 
 
 def draw_all(page, width: int = 1280) -> None:
-    """Goes through the page, so that every chart is drawn at this width."""
+    """Scrolls through the page to draw every chart at this width."""
     page.set_viewport_size({"width": width, "height": 900})
     page.evaluate(
         """async () => {
@@ -156,7 +156,7 @@ def test_draws_valid_charts_that_fit_every_width(visit, name):
     for width in WIDTHS if name == "ten_classes" else (360, 1280):
         draw_all(page, width)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-    # Plotly's check stumbles over a legend's layout; what is not used or not seen is no mistake.
+    # Plotly's check fails on the layout of a legend; unused and invisible parts are not errors.
     checked = page.evaluate(
         """() => [...document.querySelectorAll('.js-plotly-plot')].map(({id, data, layout}) => [
           id,
@@ -539,7 +539,7 @@ def test_contrast(visit):
 
 
 def check_contrast(page) -> None:
-    # Painted and read back, so that mixed and transparent colours count as they are seen.
+    # Painted and read back, to get mixed and transparent colours as users see them.
     painted = """(layers) => {
       const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
       const probe = document.body.appendChild(document.createElement("span"));

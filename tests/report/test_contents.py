@@ -30,7 +30,7 @@ def change_of(target, *predicted):
 
 
 def contents(*paths):
-    """As the page gets them; every number can be written as JSON."""
+    """The contents that the page gets; all numbers are valid JSON."""
     path, *against = paths
     found = read_contents(path, against=against[0] if against else None)
     json.dumps(found, allow_nan=False)
@@ -100,7 +100,7 @@ def test_a_run_compared_with_another(against):
         "'elk' (+1). Classes with fewer: 'cat' (-1)."
     )
     assert against["caveats"] == [
-        "There is only one seed: the interval does not cover differences between trainings."
+        "There is only one seed: the interval does not include the variation between runs."
     ]
     assert [curve["role"] for curve in against["curves"]] == ["chosen", "baseline"]
     assert provenance(against)["compared with"] == "baseline"
@@ -249,7 +249,7 @@ def test_strengths_of_costs(tmp_path):
 
 
 def test_the_costs_of_both_learners(tmp_path):
-    """Their own steps, as training writes them."""
+    """Real steps, as training writes them."""
     right, target = 4 * torch.eye(3)[[*TARGET]], torch.tensor(TARGET)
     for learner in (AdaptiveCosts(TRAIN), CostLearner(TRAIN)):
         name = type(learner).__name__
@@ -258,7 +258,7 @@ def test_the_costs_of_both_learners(tmp_path):
     adaptive, papers = (
         contents(tmp_path / name)["costs"] for name in ("AdaptiveCosts", "CostLearner")
     )
-    # all 8 are right, then none: log(9 / 1), then log(1 / 9), which is less than nothing
+    # all 8 are correct, then none: log(9 / 1), then log(1 / 9), which is negative
     assert adaptive["strengths"]["margin"] == [pytest.approx(math.log(9), abs=1e-4), 0.0]
     assert adaptive["strengths"]["tau"][0] == 1.0
     assert adaptive["target_costs"] is None
@@ -407,7 +407,7 @@ def test_damaged_costs_are_refused(tmp_path):
 
 
 def test_builders_are_as_training_leaves_runs(tmp_path):
-    """The oracle of all of the above: metrics of the builder, worked out by hand."""
+    """The reference for the tests above: metrics of the example runs, computed by hand."""
     metrics = RunFolder(write_run(tmp_path / "run", COSTLY).path).metrics().test
     assert metrics.accuracy == 0.75
     assert metrics.class_recall == (0.75, 1.0, 0.5)

@@ -26,7 +26,7 @@ def gallery(path, against=None):
 
 
 def brightness(picture):
-    """Which row of the test split it is: the builder's image 3 has the brightness 3."""
+    """The row of an image in the test split: image 3 has the brightness 3."""
     data = base64.b64decode(picture["image"].split(",")[1])
     return Image.open(io.BytesIO(data)).getpixel((0, 0))
 
@@ -68,7 +68,7 @@ def test_wrong_where_there_is_no_baseline(tmp_path):
 def test_classes_without_such_pictures_have_examples(tmp_path):
     write_run(tmp_path / "run", COSTLY)
     found = gallery(tmp_path / "run")
-    assert shown_rows(found)["examples"] == [4, 5]  # of the dogs, which are all right
+    assert shown_rows(found)["examples"] == [4, 5]  # of the dogs, which are all correct
     both_wrong = (0, 0, 0, 0, 1, 1, 0, 0)
     write_run(tmp_path / "a", both_wrong)
     write_run(tmp_path / "b", both_wrong)

@@ -22,7 +22,7 @@ def contents(study):
 
 
 def large(**given):
-    """Runs of 120 test images, so that differences are beyond noise."""
+    """Runs with 120 test images: differences are beyond noise."""
     return {method: {"target": LARGE, **more} for method, more in given.items()}
 
 

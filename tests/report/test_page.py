@@ -1,4 +1,4 @@
-"""The page as text: complete without scripts, self-contained, and deaf to what data say."""
+"""The page as text: complete without scripts, self-contained, and safe for any text in the data."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ VOID = {"meta", "link", "img", "input", "br"}
 
 
 class Page(HTMLParser):
-    """Elements with their attributes, the text of scripts, and the text that is read."""
+    """Elements with their attributes, the text of scripts, and the visible text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ def squeezed(text: str) -> str:
 
 
 def readable(text: str) -> str:
-    """As the page writes a name: what is not UTF-8 cannot be written."""
+    """A name as the page writes it: characters that are not UTF-8 are replaced."""
     return squeezed(text.replace("\udc80", "\ufffd"))
 
 
@@ -186,7 +186,7 @@ def test_sections_of_a_study():
 
 
 def costs_section(name: str) -> str:
-    """What is read of the costs, with the choices and the names of the charts."""
+    """The visible text of the section on costs, with the choices and the names of the charts."""
     return re.search(r'<section[^>]*id="costs".*?</section>', page_of(name), re.DOTALL)[0]
 
 

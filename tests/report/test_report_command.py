@@ -1,4 +1,4 @@
-"""The command, from a run to a page that needs nothing else."""
+"""The command, from a run to a self-contained page."""
 
 import re
 import webbrowser
@@ -46,7 +46,7 @@ def command():
 
 
 def check_complete(page):
-    """Nothing is loaded from anywhere."""
+    """The page loads nothing."""
     text = page.read_text(encoding="utf-8")
     for tag, _, address in LOADED.findall(text):
         assert address.startswith(("data:", "#")), (tag, address)

@@ -7,7 +7,7 @@ from cosen.sklearn import CosenClassifier
 
 @pytest.fixture
 def quick():
-    """Makes an estimator that fits in an instant: ``quick("H", loss="mse")``."""
+    """Makes an estimator that fits quickly: ``quick("H", loss="mse")``."""
 
     def make(costs="learned", **options):
         return CosenClassifier(costs, **{"epochs": 10, "hidden": 20, "random_state": 0} | options)

@@ -33,7 +33,7 @@ print(json.dumps([
 
 
 def test_check_estimator_in_full():
-    """All checks pass but the one that mini-batches cannot pass.
+    """All checks pass except the one that mini-batches cannot pass.
 
     In its own process: SciPy reads SCIPY_ARRAY_API when it is imported. Without it scikit-learn
     skips a check, and a skipped check fails here.

@@ -110,7 +110,7 @@ def test_costs_of_each_kind(quick, blobs):
     np.testing.assert_array_equal(costs["weights"], 1)
     assert models["weights"].class_weight_.tolist() == [1, 1, 5]
     logits = {name: model.decision_function(X) for name, model in models.items()}
-    np.testing.assert_allclose(logits["matrix"], logits["none"], atol=1e-2)  # ratios alone count
+    np.testing.assert_allclose(logits["matrix"], logits["none"], atol=1e-2)  # only ratios matter
     for name in ("H", "learned", "weights"):
         assert np.abs(logits[name] - logits["none"]).max() > 0.1, name
 
@@ -233,7 +233,7 @@ def test_fits_in_threads_agree_and_restore_the_number_of_threads(quick, blobs):
 
 def test_defaults_are_the_learners():
     ours, learners = (inspect.signature(kind).parameters for kind in (CosenClassifier, CostLearner))
-    shared = (ours.keys() & learners.keys()) - {"objective"}  # here each class counts the same
+    shared = (ours.keys() & learners.keys()) - {"objective"}  # here classes have equal weight
     assert {"loss", "cost_lr", "acceptance", "confusion_std"} < shared
     assert {name: ours[name].default for name in shared} == {
         name: learners[name].default for name in shared

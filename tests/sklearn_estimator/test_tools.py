@@ -20,7 +20,7 @@ pytestmark = pytest.mark.training
 
 @pytest.fixture
 def frame(blobs):
-    """The blobs with names, and their labels in a Series with an index of its own."""
+    """The blobs with names, and their labels in a Series with another index."""
     X, y = blobs
     index = range(1000, 1000 + len(X))
     return pd.DataFrame(X, columns=list("abcde"), index=index), pd.Series(y, index=index)
@@ -76,7 +76,7 @@ def test_grid_search_over_costs_of_every_kind(quick, blobs):
 def test_imbalanced_learns_pipeline_trains_on_what_the_sampler_gives(quick, blobs, sampler):
     X, y = blobs
     pipeline = make_imblearn_pipeline(sampler, quick("H")).fit(X, y)
-    np.testing.assert_allclose(pipeline[-1].costs_, 1 / 3, rtol=1e-6)  # the classes are even now
+    np.testing.assert_allclose(pipeline[-1].costs_, 1 / 3, rtol=1e-6)  # balanced classes
     assert pipeline.score(X, y) > 0.8
     assert cross_val_score(pipeline, X, y, cv=2, error_score="raise").mean() > 0.7
 

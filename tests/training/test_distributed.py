@@ -82,7 +82,7 @@ def test_two_processes_give_what_one_gives(settings, tmp_path):
 
 
 def test_runs_of_two_processes_end_with_0(make_folder, tmp_path):
-    """A gloo process group can abort the interpreter at exit if something still refers to it.
+    """A gloo process group can abort the interpreter at exit if references to it remain.
 
     It does not happen every time: COSEN_REPEATS=10 makes ten runs instead of one.
     """

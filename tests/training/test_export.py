@@ -1,4 +1,4 @@
-"""ONNX files of models that were really trained, run by onnxruntime."""
+"""ONNX files of trained models, run by onnxruntime."""
 
 import json
 import re
@@ -35,7 +35,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "using-a-model.md"
 
 
 def make_run(folder, method, **settings):
-    """A network trained on noise: nothing to learn, but weights like any other's."""
+    """A network trained on noise."""
     generator = np.random.default_rng(0)
     for name, count in (("cat", 16), ("dog", 8)):
         (folder / "noise" / name).mkdir(parents=True)
@@ -93,14 +93,14 @@ def test_onnxruntime_gives_the_logits_of_torch_for_any_batch(run, exported):
 
 
 def test_a_cost_sensitive_model_has_the_operations_of_a_baseline(exported, tmp_path):
-    """Its layers are there, those of cosines too, and nothing of the costs."""
+    """The graph has the layers, also those of cosines, and no costs."""
     cosines = {"network_options": {"output": "cosine", "output_scale": 16.0}}
     run = make_run(tmp_path, "baseline", **cosines)
     baseline = export_onnx(run, tmp_path / "baseline.onnx")
     operations = graph_operations(exported.path)
     assert operations == graph_operations(baseline.path)
     assert operations["Conv"] == 4
-    assert operations["ReduceL2"] == 1  # of the features; that of the weights is worked out before
+    assert operations["ReduceL2"] == 1  # of the features; that of the weights is precomputed
 
 
 def test_the_metadata_say_how_to_use_it(run, exported):

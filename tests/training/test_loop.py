@@ -1,4 +1,4 @@
-"""One loop trains everything, and few calls lead to it."""
+"""One loop trains everything, with few calls before it."""
 
 import inspect
 import sys

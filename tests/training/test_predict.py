@@ -1,4 +1,4 @@
-"""Predictions and evaluation, on models that were really trained."""
+"""Predictions and evaluation with trained models."""
 
 import csv
 import json
@@ -29,7 +29,7 @@ CLASSES = list(COUNTS)
 
 
 def paint(root, counts):
-    """Noisy images, most of them with more of the channel that they are named after."""
+    """Noisy images; in most of them the channel of their class is brighter."""
     generator = np.random.default_rng(0)
     for name, count in counts.items():
         (root / name).mkdir(parents=True)
@@ -164,7 +164,7 @@ def test_a_prior_corrects_the_training_frequencies(run, data):
 
 
 def test_costs_decide_by_the_expected_cost_of_the_corrected_probabilities(run, data):
-    costs = torch.tensor([[0.0, 30, 30], [1, 0, 2], [1, 2, 0]])  # not to miss a blue one
+    costs = torch.tensor([[0.0, 30, 30], [1, 0, 2], [1, 2, 0]])  # missing a blue one is expensive
     decided = predict_images(run, data, top=3, misclassification_costs=costs, prior="balanced")
     risks = probabilities(decided) @ costs.double().numpy()
     assert [p.decision for p in decided] == [CLASSES[label] for label in risks.argmin(1)]
@@ -323,7 +323,9 @@ def test_evaluate_with_costs_measures_the_mean_cost_in_worst_mistakes(run, data,
 def test_evaluate_warns_of_the_data_that_it_was_trained_on(run, data, caplog):
     with caplog.at_level(logging.WARNING, "cosen"):
         evaluate_run(run, data.parent / "colours" / ".")
-    assert "the data that the run was trained on: these metrics are too good" in caplog.text
+    assert (
+        "the data that the run was trained on, so these metrics are too optimistic" in caplog.text
+    )
 
 
 def test_evaluate_orders_classes_by_name_and_names_those_that_differ(run, data, tmp_path, caplog):

@@ -1,4 +1,4 @@
-"""Whole runs in this process: what they learn, what they write, and how they fail."""
+"""Whole runs in this process: results, files and errors."""
 
 import csv
 import errno
@@ -89,7 +89,7 @@ def test_settings_run_and_repeat(quick_train, settings):
 
 
 def test_accumulating_two_halves_is_one_whole_batch(quick_train):
-    """Without batch normalisation, which sees each half on its own, the weights agree."""
+    """Weights agree without batch normalisation, which would see each half separately."""
     plain = {"network": "small-cnn", "epochs": 1, "schedule": "constant", "lr": 1e-3}
     whole = quick_train("whole", batch_size=64, **plain)
     halves = quick_train("halves", batch_size=32, accumulate=2, **plain)
@@ -245,7 +245,7 @@ def test_changed_data_is_noticed(quick_train, make_folder):
 def test_mistakes_are_errors_before_training(quick_train, settings, error, message, tmp_path):
     with pytest.raises(error, match=message):
         quick_train(**settings)
-    assert not (tmp_path / "run").exists()  # its name is free again
+    assert not (tmp_path / "run").exists()  # the name can be used again
 
 
 def test_nothing_that_was_there_is_removed(tmp_path):
@@ -388,7 +388,7 @@ def test_another_number_of_processes_is_refused(quick_train, copied_run):
 
 def test_a_network_of_another_version_is_refused(quick_train, copied_run):
     run, state = copied_run, copied_run.checkpoint()
-    state["network"]["output.bias"] = torch.zeros(10)  # a linear layer, where cosines are now
+    state["network"]["output.bias"] = torch.zeros(10)  # a linear layer instead of cosines
     run.write_checkpoint(state)
     with pytest.raises(RunError, match=r"another version of cosen.* start a new run"):
         quick_train(resume=True)
@@ -498,7 +498,7 @@ def test_a_users_own_module_is_trained(quick_train):
     assert run.metrics().test.accuracy > 0.8
     classifier, _ = load_model(run.path, network=own)
     assert classifier(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
-    with pytest.raises(RunError, match="a network of your own"):
+    with pytest.raises(RunError, match="a custom network"):
         load_model(run.path)
 
 

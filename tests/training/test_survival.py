@@ -40,7 +40,7 @@ def start(*arguments):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},  # as here, so that sums are the same
+        env=os.environ | {"OMP_NUM_THREADS": "1"},  # as here: sums are the same
         preexec_fn=interrupts.heeded,
     )
 

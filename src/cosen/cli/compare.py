@@ -47,7 +47,7 @@ def compare(
     seeds: Annotated[int, typer.Option(help="Runs per method, each with its own split.")] = 3,
     out: Annotated[
         Path | None,
-        typer.Option(help="Study folder; default: studies/NAME. Continues a study that it holds."),
+        typer.Option(help="Study folder; default: studies/NAME. Continues an existing study."),
     ] = None,
     config: options.ConfigFile = None,
     objective: options.Objective = None,
@@ -158,7 +158,7 @@ def split_methods(text: str) -> tuple[str, ...]:
     from cosen.methods import METHODS
 
     if text.strip() == "all":
-        return tuple(name for name in METHODS if name != "fixed-costs")  # which needs a file
+        return tuple(name for name in METHODS if name != "fixed-costs")  # it needs a file
     names = (name.strip() for name in re.split(r",(?![^()]*\))", text))
     return tuple(dict.fromkeys(name for name in names if name))
 

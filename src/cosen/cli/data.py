@@ -74,7 +74,7 @@ def cache(
 ) -> None:
     """Show or clear the cache of decoded images and features.
 
-    The cache is in COSEN_CACHE (default: ~/.cache/cosen) and has at most COSEN_CACHE_BYTES
+    The cache is in COSEN_CACHE (default: ~/.cache/cosen) and uses at most COSEN_CACHE_BYTES
     (default: 20 GiB).
 
     Examples:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 READING = "Reading images"
 
 SECONDS_BETWEEN_LINES = 60.0
-"""Progress in a log; shorter work shows none."""
+"""Time between two progress lines in a log."""
 
 HEADER = "epoch     loss  val error  mean recall  rare recall  images/s"
 
@@ -32,10 +32,10 @@ HEADER = "epoch     loss  val error  mean recall  rare recall  images/s"
 class Display:
     """Progress: bars on a terminal, lines in a log, nothing if quiet.
 
-    While it is open, it prints the warnings of cosen above the bars, each once.
+    While it is open, it prints each warning of cosen once, above the bars.
 
     Args:
-        title: What is done first.
+        title: Title of the first progress bar.
         quiet: Show no progress, only warnings.
         interrupted: Message after Ctrl-C. The command then exits with code 130.
     """
@@ -105,7 +105,7 @@ class Display:
         if name not in self._tasks:
             self._tasks[name] = self._bars.add_task(title, total=total), total
         task, known = self._tasks[name]
-        if total != known:  # something else is counted: estimate the time again
+        if total != known:  # another unit is counted: estimate the time again
             self._bars.reset(task, total=total)
             self._tasks[name] = task, total
         self._bars.update(task, description=title, completed=done, total=total)
@@ -142,7 +142,7 @@ class Display:
 
     @property
     def has_bars(self) -> bool:
-        """Whether bars show the progress, so that lines for it are not needed."""
+        """Whether bars show the progress and lines are not needed."""
         return self._bars is not None
 
 
@@ -210,7 +210,7 @@ class _RunCounter:
     def outcome(self, outcome: "Outcome") -> None:
         self.display.remove_bar(outcome.name)
         self.shares.pop(outcome.name, None)
-        if self.total:  # else its method cannot work on this data, and it is not counted
+        if self.total:  # else the method does not support this data, and the run is not counted
             self.ended += 1
         if outcome.reason is not None:
             self.display.line(f"{outcome.name} failed: {outcome.reason}")

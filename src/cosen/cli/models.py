@@ -90,7 +90,7 @@ def predict(
     ] = None,
     misclassification_costs: Annotated[
         Path | None,
-        typer.Option(help="CSV of costs, row = true class; decide for the least expected cost."),
+        typer.Option(help="CSV of costs, row = true class: minimise the expected cost."),
     ] = None,
     calibration: Annotated[
         bool,

@@ -1,4 +1,4 @@
-"""The command about networks."""
+"""The network command: list networks, and the layers of one."""
 
 import json
 from dataclasses import asdict

@@ -126,10 +126,12 @@ def train(
 def tune(
     data: options.Data = None,
     out: Annotated[
-        Path | None, typer.Option(help="Output folder; resumes a search that it holds.")
+        Path | None, typer.Option(help="Output folder; resumes an existing search.")
     ] = None,
     weights: options.Weights = None,
-    trials: Annotated[int, typer.Option(help="Candidates in total, with earlier ones.")] = 30,
+    trials: Annotated[
+        int, typer.Option(help="Total number of candidates, including earlier ones.")
+    ] = 30,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
     epochs: Annotated[int, typer.Option(help="Epochs per fold.")] = 15,
     objective: options.Objective = None,

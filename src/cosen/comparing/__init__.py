@@ -1,1 +1,1 @@
-"""The paper's protocols as data, and comparisons run on them."""
+"""Compare methods over seeds: studies, statistics, the leaderboard and the choice of a method."""

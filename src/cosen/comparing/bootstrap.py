@@ -1,7 +1,7 @@
 """Statistics over seeds: means, and the difference of two methods on the same samples.
 
 Every objective is a weighted mean of the scores of single samples. Two methods that were tested on
-the same samples are compared sample by sample, so that samples that are hard for both cancel out.
+the same samples are compared sample by sample: samples that are hard for both cancel out.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # torch is slow to import, and a list of tables does without it
+if TYPE_CHECKING:  # torch is slow to import, and a list of tables does not need it
     from torch import Tensor
 
     from cosen.costs import Objective
@@ -101,7 +101,7 @@ class Change:
 
     @property
     def within_noise(self) -> bool:
-        """Whether zero is inside the interval, so that there may be no difference."""
+        """Whether zero is inside the interval: there may be no difference."""
         return self.low <= 0 <= self.high
 
 
@@ -121,27 +121,27 @@ def paired_change(
 ) -> Change:
     """Compute how much better the first method is, with a 95 % bootstrap interval.
 
-    Each draw resamples seeds with replacement. In each of them it resamples samples with
-    replacement within each class, the same for both methods. The draw is the difference of the
-    weighted mean scores, averaged over the drawn seeds. Classes with fewer than ``SMALL_CLASS``
-    samples are resampled together (collapsed strata). If all seeds have the same samples (an
-    official test set), each draw uses the same samples in every seed, because luck with samples
-    does not average out over seeds then.
+    Each draw resamples seeds with replacement. For each seed it draws samples with replacement
+    within each class, the same for both methods. The draw is the difference of the weighted mean
+    scores, averaged over the drawn seeds. Classes with fewer than ``SMALL_CLASS`` samples are
+    resampled together (collapsed strata). If all seeds have the same samples (an official test
+    set), each draw uses the same samples in every seed, because the effect of the samples then does
+    not average out over seeds.
 
     The interval covers the choice of test samples, given the size of each class, and the choice of
     seeds (splits, initial weights, orders). It does not cover:
 
-    - Few seeds: if three seeds differ more than their samples do, a 95 % interval contains the
-      true value about 70 % of the time. With one seed it covers the samples only.
+    - Few seeds: if three seeds vary more than their samples, a 95 % interval contains the true
+      value about 70 % of the time. With one seed it covers the samples only.
     - Dependent samples, such as images of one patient, or samples in the test sets of some but not
-      all seeds. They count as independent.
+      all seeds. They are treated as independent.
     - Several methods: there is no correction. Of 20 methods that are equal to the baseline, one is
       expected to look better or worse.
 
     Args:
         first: The predictions of the first method, for each seed.
         second: The predictions of the second method, for the same seeds and samples.
-        objective: What is compared. The score of a sample is 1 or 0; with misclassification costs
+        objective: The objective. The score of a sample is 1 or 0; with misclassification costs
             it is minus its share of the largest cost.
     """
     classes = [np.asarray(run.target) for run in first]
@@ -176,7 +176,7 @@ def sample_scores(
 ) -> NDArray[np.float64]:
     """Score each sample, shape ``(n,)``: 1 or 0, or minus its share of the largest cost.
 
-    With E of :func:`cosen.costs.validation_error`, the weighted mean is 1 - E for ``"overall"`` and
+    With E of :meth:`cosen.costs.Objective.error`, the weighted mean is 1 - E for ``"overall"`` and
     ``"balanced"``, and -E for misclassification costs.
 
     Example:
@@ -193,7 +193,7 @@ def sample_scores(
 
 
 def sample_weights(target: NDArray[np.int64], objective: "Objective") -> NDArray[np.float64]:
-    """Weigh each sample, shape ``(n,)``, with a sum of 1.
+    """Return the weight of each sample, shape ``(n,)``, with a sum of 1.
 
     Under ``"balanced"`` all classes in ``target`` have the same weight, else all samples.
 
@@ -227,7 +227,7 @@ def _resample(
         if len(distinct) == 1:
             sums += len(rows) * distinct.T
             continue
-        # Not sorted by sign, so that swapped methods get the same draws. Rare terms are fastest.
+        # Not sorted by sign: swapped methods get the same draws. Rare terms are fastest.
         order = np.lexsort((first, counts))
         distinct, counts = distinct[order], counts[order]
         drawn = generator.multinomial(len(rows), counts / len(rows), size=draws)

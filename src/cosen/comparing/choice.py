@@ -1,7 +1,8 @@
 """The choice of a method: made on validation images, then checked on test images.
 
 Test images are not used to choose, so the test result of the chosen method is not biased by the
-choice. The validation result is: validation images also choose the epoch that each run keeps.
+choice. The validation result is biased: validation images also choose the epoch that each run
+keeps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +15,13 @@ from cosen.costs import Objective
 from cosen.training.records import Record
 
 MAX_NAMES = 3
-"""A longer list of names is cut, and the rest is counted."""
+"""Largest number of names in a list; the rest is counted."""
 
 MANY_METHODS = 10
 """With more methods, a caveat says that one may win by chance."""
 
 ERROR_DECIMALS = 12
-"""Errors that are equal to this many decimals are equal: the rest is rounding."""
+"""Decimals of errors that are compared: the rest is rounding."""
 
 
 class Choice(Record):
@@ -36,7 +37,7 @@ class Choice(Record):
         within_noise: Methods whose difference to the chosen one is within noise on validation
             images, the best first.
         seeds: The seeds that were compared.
-        caveats: What else the reader should know, one sentence each.
+        caveats: Limits of the result, one sentence each.
     """
 
     FILE = "choice.json"
@@ -55,17 +56,17 @@ class Choice(Record):
 
 
 def choose(grid: Grid, *, objective: Objective, baseline: str = "baseline") -> Choice:
-    """Choose a method by its validation images, over all seeds.
+    """Choose a method by its validation results, over all seeds.
 
     The choice is the method with the lowest mean error among those that are better than the
     baseline beyond noise (the bootstrap interval is above zero), or the baseline if there is none.
     If errors are equal, the baseline comes first, then the order of the grid. Only the seeds of the
-    baseline count, and only methods that have them all: errors on different splits cannot be
+    baseline are used, and only methods that have all of them: errors on different splits cannot be
     compared.
 
     Args:
         grid: The finished runs, from :func:`cosen.comparing.leaderboard.read_grid`.
-        objective: What is compared.
+        objective: The objective to compare.
         baseline: The method to keep unless another is better, if it has a finished run.
     """
     finished = {method: by_seed for method, by_seed in grid.items() if by_seed}

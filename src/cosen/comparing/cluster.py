@@ -1,7 +1,7 @@
 """Run jobs on a Ray cluster.
 
-The nodes need cosen and the data in the same place as here, but no shared file system. A job runs
-in a temporary folder of its node. The folders it reads, and its own folder from an earlier
+The nodes need cosen and the data under the same paths as here, but no shared file system. A job
+runs in a temporary folder of its node. The folders it reads, and its own folder from an earlier
 attempt, are sent to the node. Its folder is sent back when the job ends, also when it fails.
 
 Hand-written: Ray does not copy folders, report progress, or wait for jobs by name.
@@ -25,7 +25,7 @@ from cosen.comparing.jobs import Job, Message, Outcome, Schedule, reason_for, ru
 from cosen.comparing.processes import thread_variables, usable_cores
 from cosen.errors import DataError, InputError, RunError
 
-LAST_STARTED = Path("/tmp/ray/ray_current_cluster")  # where Ray itself looks up "auto"
+LAST_STARTED = Path("/tmp/ray/ray_current_cluster")  # Ray looks up "auto" here
 POLL_SECONDS = 0.5  # between two checks for messages
 CONNECT_SECONDS = 10.0  # for a cluster to answer
 CANCEL_SECONDS = 3.0  # for a cancelled job to end before it is killed
@@ -97,7 +97,7 @@ def _connected(address: str) -> Iterator[Any]:
     if ray.is_initialized():  # by the calling program: keep its connection
         yield ray
         return
-    # At least two jobs at once, so that one long job does not block the others.
+    # At least two jobs at once: one long job does not block the others.
     own: dict[str, Any] = {"num_cpus": max(2, usable_cores()), "include_dashboard": False}
     try:
         try:
@@ -138,7 +138,7 @@ def _fetch_result(ray: Any, reference: Any, job: Job) -> str | None:
         if out is not None:
             unpack(out, job.out)
     except errors.OutOfMemoryError:
-        return "its process was ended, because its node ran out of memory"
+        return "its process was stopped because its node ran out of memory"
     except errors.WorkerCrashedError:
         return "its process on the cluster died, perhaps because memory ran out"
     except errors.RayTaskError as error:
@@ -149,7 +149,7 @@ def _fetch_result(ray: Any, reference: Any, job: Job) -> str | None:
 
 
 def _cancel(ray: Any, references: list[Any]) -> None:
-    """Cancel jobs; first without force, so that they delete their temporary folders."""
+    """Cancel jobs; first without force, to let them delete their temporary folders."""
     for reference in references:
         ray.cancel(reference)
     if references:
@@ -193,7 +193,7 @@ def _run_on_node(
 
 
 def pack(folder: Path) -> bytes:
-    """Return a folder as a ZIP archive, not compressed, because weights hardly shrink."""
+    """Return a folder as a ZIP archive, without compression: weights hardly shrink."""
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder} to send")
     buffer = BytesIO()
@@ -204,7 +204,7 @@ def pack(folder: Path) -> bytes:
 
 
 def unpack(data: bytes, folder: Path) -> None:
-    """Replace a folder by one from :func:`pack`; after an error the old one is still there."""
+    """Replace a folder by one from :func:`pack`; keep the old one if there is an error."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:

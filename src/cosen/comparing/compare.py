@@ -1,4 +1,4 @@
-"""Comparing methods fairly: the same splits, network, seeds and settings."""
+"""Compare methods fairly: with the same splits, network, seeds and settings."""
 
 import inspect
 import json
@@ -40,7 +40,7 @@ class CompareCallbacks:
 
     Attributes:
         reading: Called while images are read and features computed, with done and total.
-        started: Called with the number of runs, and how many were finished before.
+        started: Called with the number of runs, and how many are already finished.
         progress: Called with the name of a run, done and total.
         outcome: Called when a run ends.
     """
@@ -65,9 +65,9 @@ def compare_methods(
 ) -> StudyFolder:
     """Train each method with each seed, and choose the best for the objective.
 
-    Finished runs in the folder are not repeated: a comparison that was stopped continues, and
-    more methods or seeds can be added. The baseline is always included. A method that fails is
-    reported, and the others continue.
+    Finished runs in the folder are not repeated: an interrupted comparison is resumed, and more
+    methods or seeds can be added. The baseline is always included. A method that fails is reported,
+    and the others continue.
 
     Args:
         config: The settings that all runs share. Seeds start at ``config.seed``.
@@ -106,7 +106,7 @@ def compare_methods(
                 "use another --out"
             )
         failures, jobs = _plan(study, config, entries, task, record.seeds, inputs)
-        record.write(study.path)  # only now: a mistake must not occupy the folder
+        record.write(study.path)  # not earlier: after an error the folder can be used again
         for label, by_seed in failures.items():
             for seed, reason in by_seed.items():
                 callbacks.outcome(Outcome(f"{label}/{seed}", reason))
@@ -115,7 +115,7 @@ def compare_methods(
         callbacks.started(total, total - len(jobs))
         if workers is None:
             workers = usable_cores() if resolve_device(config.device) == "cpu" else 1
-        # of the whole grid, not of what is left: a run's sums depend on its number of threads
+        # of the whole grid, not of the missing runs: a run's sums depend on its number of threads
         outcomes = _run(jobs, workers=min(workers, planned), cluster=cluster, callbacks=callbacks)
         for outcome in outcomes:
             if outcome.reason is not None:
@@ -179,8 +179,8 @@ def _check_settings(config: TrainConfig, *, seeds: int, workers: int | None) -> 
         )
     if config.options:
         raise InputError(
-            f"options {', '.join(config.options)} belong to no method: give them as "
-            "--set METHOD.OPTION=VALUE, or as METHOD(OPTION=VALUE) in --methods"
+            f"options {', '.join(config.options)} belong to no method: use "
+            "--set METHOD.OPTION=VALUE, or METHOD(OPTION=VALUE) in --methods"
         )
     check_config(config, Baseline())
 
@@ -210,7 +210,7 @@ def _entries(
     for name in options:
         if name not in named:
             raise InputError(
-                f"options are given for {name}, which is not compared by name: the names are "
+                f"options are given for {name}, but the methods given by name are "
                 f"{', '.join(sorted(named))}"
             )
     return {Baseline.name: found[Baseline.name], **found}
@@ -219,12 +219,12 @@ def _entries(
 def _named_entry(text: str, options: Mapping[str, Mapping[str, Any]]) -> tuple[str, _Entry]:
     """Return the label and the entry of a method such as ``smote`` or ``smote(neighbours=3)``."""
     name, own = parse_method(text)
-    called = getattr(find_method(name), "name", name)  # options may use the name in the class
+    called = getattr(find_method(name), "name", name)  # options may use the name of the class
     try:
         # as they will be read from JSON
         given = json.loads(json.dumps({**options.get(called, {}), **options.get(name, {}), **own}))
     except TypeError as error:
-        raise InputError(f"options of {name} must be numbers, texts or lists: {error}") from error
+        raise InputError(f"options of {name} must be numbers, strings or lists: {error}") from error
     method = make_method(name, given)
     label = method_label(_checked_name(method), dict(sorted(own.items())))
     return label, _Entry(method, MethodRecord(method=name, options=given))
@@ -233,7 +233,7 @@ def _named_entry(text: str, options: Mapping[str, Mapping[str, Any]]) -> tuple[s
 def _object_entry(method: Method) -> tuple[str, _Entry]:
     """Return the label and the entry of a method object.
 
-    The label names the options that are numbers or texts and differ from the default.
+    The label contains the options that are numbers or strings and differ from the default.
     """
     name, options = _checked_name(method), {}
     for option, parameter in sorted(inspect.signature(type(method)).parameters.items()):
@@ -243,7 +243,7 @@ def _object_entry(method: Method) -> tuple[str, _Entry]:
     label = method_label(name, options)
     if type(method) is METHODS.get(name) and make_method(name, options) == method:
         return label, _Entry(method, MethodRecord(method=name, options=options))
-    # the attributes as text, to recognise another object
+    # the attributes as text, to detect a different object
     held = {
         attribute: re.sub(" at 0x[0-9a-f]+", "", repr(value))
         for attribute, value in getattr(method, "__dict__", {}).items()
@@ -256,8 +256,8 @@ def _checked_name(method: Method) -> str:
     name = getattr(method, "name", None)
     if not isinstance(name, str) or not re.fullmatch(r"\w[\w .+=-]*", name):
         raise InputError(
-            f"{type(method).__name__} needs a name that a folder can have, but its name is "
-            f"{name!r}: write name = 'my-method' in the class"
+            f"{type(method).__name__} needs a name that is a valid folder name, but its name is "
+            f"{name!r}: set name = 'my-method' in the class"
         )
     if METHODS.get(name, type(method)) is not type(method):
         raise InputError(
@@ -318,7 +318,7 @@ def _plan(
     seeds: Sequence[int],
     inputs: Inputs,
 ) -> tuple[Failures, list[Job]]:
-    """Return the methods that cannot work on this data, and a job for each missing run."""
+    """Return the methods that do not support this data, and a job for each missing run."""
     missing = {
         label: [seed for seed in seeds if not study.run(label, seed).is_finished]
         for label in entries
@@ -330,7 +330,7 @@ def _plan(
             continue
         try:
             entry.method.check(setting)
-        except Exception as error:  # the user's own code may raise anything
+        except Exception as error:  # the user's code may raise any error
             failures[label] = dict.fromkeys(missing[label], reason_for(error))
     jobs: list[Job] = []
     for seed in seeds:
@@ -343,7 +343,7 @@ def _plan(
                 reads = (study.run(Baseline.name, seed).path.absolute(),)
                 after = (f"{Baseline.name}/{seed}",) if seed in missing[Baseline.name] else ()
             if after and Baseline.name in failures:
-                reason = f"not started, because {after[0]} failed"
+                reason = f"not started because {after[0]} failed"
                 failures.setdefault(label, {})[seed] = reason
                 continue
             own = replace(inputs, model=task.model)

@@ -1,6 +1,6 @@
-"""Jobs: the order in which they start, and how one of them runs.
+"""Jobs: their order, and how one of them runs.
 
-Hand-written: TopologicalSorter orders the jobs, but does not know priorities and failed jobs.
+Hand-written: TopologicalSorter orders jobs, but has no priorities and no failed jobs.
 """
 
 import logging
@@ -33,26 +33,26 @@ class Progress:
 
 @dataclass(frozen=True)
 class Event:
-    """A message from a running job: anything else that its caller wants to know."""
+    """A message from a running job: any other value for the caller."""
 
     value: Any
 
 
 Report: TypeAlias = Callable[[Progress | Event], None]
-"""Sends a message from a running job; progress only a few times a second."""
+"""Sends a message from a running job; progress is sent only a few times a second."""
 
 Work: TypeAlias = Callable[[Any, Path, tuple[Path, ...], Report], None]
-"""The function that does a job: ``work(payload, out, reads, report)``."""
+"""The function of a job: ``work(payload, out, reads, report)``."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One piece of work for another process or another machine.
+    """A function call in another process or on another machine.
 
     Attributes:
         name: A unique name, such as ``"smote/0"``.
         work: The function to call. It must use the folders passed to it, not those below: on a
-            cluster they are in another place.
+            cluster they are elsewhere.
         payload: Its first argument: anything that cloudpickle can pickle.
         out: The folder it writes. If the folder exists, the job resumes from an earlier attempt.
         after: Names of the jobs that must succeed before this one starts.
@@ -137,7 +137,7 @@ class Schedule:
         return self._jobs[self._ready.pop(0)] if self._ready else None
 
     def handle(self, name: str, message: Message) -> None:
-        """Pass on a message of a job. A note that several jobs send is logged once."""
+        """Handle a message of a job. A note that several jobs send is logged once."""
         match message:
             case Progress(done, total):
                 self._on_progress(name, done, total)
@@ -154,15 +154,15 @@ class Schedule:
                     return
                 for job in self._jobs.values():  # without done() they never become ready
                     if name in job.after and job.name not in self._outcomes:
-                        skipped = Outcome(job.name, f"not started, because {name} failed")
+                        skipped = Outcome(job.name, f"not started because {name} failed")
                         self.handle(job.name, skipped)
 
 
 def run_job(job: Job, send: Callable[[Message], None]) -> None:
-    """Run a job in this process and send its messages, last of all its outcome.
+    """Run a job in this process and send its messages, the outcome last.
 
-    Log messages and warnings are sent instead of printed. An error other than
-    :class:`CosenError` leaves ``traceback.txt`` in the folder of the job.
+    Log messages and warnings are sent instead of printed. For errors other than
+    :class:`CosenError`, ``traceback.txt`` is written to the job's folder.
     """
     trace = job.out / "traceback.txt"
     last_report = -math.inf

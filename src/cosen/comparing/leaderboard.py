@@ -61,7 +61,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun:
-    """What a comparison needs of a run."""
+    """The parts of a run that a comparison uses."""
 
     path: Path
     record: RunRecord

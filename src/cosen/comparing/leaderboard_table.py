@@ -67,7 +67,7 @@ def format_share(share: float, largest_cost: float | None, *, sign: Literal["", 
 
 
 def leaderboard_table(board: "Leaderboard", *, width: int) -> "Table":
-    """Make the table for a terminal, with the notes below it.
+    """Return the table for a terminal, with the notes below it.
 
     Args:
         board: The leaderboard.
@@ -106,7 +106,7 @@ def leaderboard_table(board: "Leaderboard", *, width: int) -> "Table":
 def markdown_table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: Collection[str] = ("method",)
 ) -> str:
-    """Make a Markdown table.
+    """Return a Markdown table.
 
     Args:
         headings: The headings of the columns.
@@ -124,7 +124,7 @@ def markdown_table(
 
 
 def leaderboard_markdown(board: "Leaderboard") -> str:
-    """Make the Markdown table of a leaderboard, with the notes below it."""
+    """Return the Markdown table of a leaderboard, with the notes below it."""
     rows = [[" ".join(cell) for cell in cells_of(board, row)] for row in board.rows]
     return "\n\n".join([markdown_table(headings_of(board), rows), *notes_of(board)]) + "\n"
 

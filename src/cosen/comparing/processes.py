@@ -1,8 +1,8 @@
 """Run jobs in worker processes on this machine.
 
 A worker runs many jobs, because importing torch takes seconds. It reads jobs from its stdin and
-writes messages to its stdout. When the parent ends, in whatever way, stdin closes and the worker
-exits.
+writes messages to its stdout. When the parent process ends for any reason, stdin closes and the
+worker exits.
 
 Hand-written: if one worker is killed, concurrent.futures and loky fail the jobs of all workers;
 if the parent is killed, their workers keep running.
@@ -26,7 +26,7 @@ from cosen.comparing.jobs import Job, Message, Outcome, Schedule, reason_for, ru
 from cosen.errors import InputError
 
 EXIT_SECONDS = 1.0
-"""How long a worker may take to exit after its stdin has closed."""
+"""Time for a worker to exit after its stdin was closed."""
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -116,7 +116,7 @@ def thread_variables(threads: int) -> dict[str, str]:
 
 
 def _start_worker(threads: int) -> _Worker:
-    """Start a worker as a new program, so that it does not import the ``__main__`` of this one."""
+    """Start a worker as a new program: it does not import the ``__main__`` of this one."""
     program = (
         f"import sys; sys.path[:] = {sys.path!r}; "
         f"from cosen.comparing.processes import serve; serve(threads={threads})"

@@ -3,7 +3,7 @@
 | file | contents |
 |---|---|
 | ``study.json`` | settings of all runs, methods and their options, seeds, the command |
-| ``runs/METHOD/SEED/`` | a run folder, as ``cosen train`` leaves it |
+| ``runs/METHOD/SEED/`` | a run folder, as written by ``cosen train`` |
 | ``failures.json`` | why runs are missing, by method and seed |
 | ``leaderboard.json``, ``.csv``, ``.md`` | methods compared |
 | ``choice.json`` | which method to use, and why |
@@ -36,7 +36,7 @@ class MethodRecord(BaseModel):
     """A method of a study.
 
     Attributes:
-        method: Its name; None for an object of the user.
+        method: Its name; None for a custom object.
         options: Its options; for an object, its attributes as text.
     """
 
@@ -82,7 +82,7 @@ class StudyFolder:
 
     @classmethod
     def existing(cls, path: Path | str) -> "StudyFolder":
-        """Return a folder that holds a study; raise an error for any other."""
+        """Open a study folder; raise an error if it has no study."""
         study = cls(path)
         if not study.has_study:
             raise RunError(f"{path} is not a study folder: it has no study.json")
@@ -97,7 +97,7 @@ class StudyFolder:
         return RunFolder(self.path / "runs" / _folder_name(label) / str(seed))
 
     def has_runs(self, label: str | None = None) -> bool:
-        """Whether anything was learned, by any method or by this one."""
+        """Whether a run has results: of this method, or of any method."""
         method = "*" if label is None else _folder_name(label)
         return any(
             any(self.path.glob(f"runs/{method}/*/{file}"))

@@ -2,9 +2,9 @@
 
 log ξ[p, n] = −τ log w_n − m (n_min / n_p)^¼ [n = p] + κ log g(R[p, n])
 
-w_n is the importance of class n for the objective. If all classes count the same, w_n is 1 / h_n,
-and the first term is τ log h_n. C² costs cannot be learned from the few validation samples of a
-rare class, but τ and m can, because every sample contributes to them.
+w_n is the importance of class n for the objective. If all classes are equally important, w_n is
+1/h_n and the first term is τ log h_n. C² costs cannot be learned from the few validation samples of
+a rare class, but τ and m can, because every sample contributes to them.
 """
 
 import math
@@ -35,7 +35,7 @@ PSEUDO_SAMPLES = 4.0
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveCostStep(CostStep):
-    """Step of :class:`AdaptiveCosts`."""
+    """Result of a step of :class:`AdaptiveCosts`."""
 
     tau: float  # τ after the step
     margin: float  # m after the step
@@ -166,7 +166,7 @@ class AdaptiveCosts(LearnedCosts):
         )
 
     def _tau_change(self, logits: Tensor, target: Tensor, weights: Tensor) -> float:
-        """Change of τ that removes the bias of predictions to frequent classes; 0 within noise."""
+        """Return the change of τ that removes the bias towards frequent classes; 0 within noise."""
         term = self.frequency_term
 
         def bias(change: float) -> Tensor:

@@ -37,7 +37,7 @@ LOSSES = {
 
 @dataclass(frozen=True, eq=False)
 class PaperCostStep(CostStep):
-    """Step of :class:`CostLearner`."""
+    """Result of a step of :class:`CostLearner`."""
 
     cost_lr: float  # γ_ξ of the step
     target_costs: Tensor  # T, shape (C, C)
@@ -61,7 +61,7 @@ class CostLearner(LearnedCosts):
         shrink: Factor for γ_ξ.
         objective: What the validation error measures; see :class:`~cosen.costs.Objective`.
         separability_mean: μ₁.
-        separability_std: σ₁; infinite (the default) omits S, which then costs no time.
+        separability_std: σ₁; infinite (the default) omits S, which saves time.
         confusion_mean: μ₂.
         confusion_std: σ₂; infinite omits R.
         separability_every: Steps between two computations of S.
@@ -153,7 +153,7 @@ class CostLearner(LearnedCosts):
 
     @property
     def needs_features(self) -> bool:
-        """Whether S is used, so that :meth:`step` needs features."""
+        """Whether S is used and :meth:`step` needs features."""
         return math.isfinite(self.separability_std)
 
     @torch.no_grad()

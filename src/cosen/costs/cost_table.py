@@ -13,7 +13,7 @@ from cosen.functional.checks import check_misclassification_costs
 def read_cost_table(path: Path, class_names: tuple[str, ...]) -> Tensor:
     """Read a number for each pair of classes, row = true class, shape ``(C, C)``.
 
-    The header has the outputs, and each line starts with its true class, in any order.
+    The header names the outputs, and each line starts with its true class, in any order.
 
     Args:
         path: The CSV.
@@ -23,7 +23,7 @@ def read_cost_table(path: Path, class_names: tuple[str, ...]) -> Tensor:
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = [line for line in csv.reader(file) if line]
     except FileNotFoundError as error:
-        raise InputError(f"there is no file {path} of costs") from error
+        raise InputError(f"there is no cost file {path}") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as a CSV: {error}") from error
     header = lines[0][1:] if lines else []
@@ -48,5 +48,5 @@ def read_misclassification_costs(path: Path, class_names: tuple[str, ...]) -> Te
     costs = read_cost_table(path, class_names)
     check_misclassification_costs(costs)
     if not bool(costs.any()):
-        raise InputError(f"{path} has no cost above zero: then every decision is as good")
+        raise InputError(f"{path} has no cost above zero: set at least one")
     return costs

@@ -27,7 +27,7 @@ class CostStep:
         number: Number of the step, from 1.
         val_error: E_val, the validation error before the step.
         best_error: Lowest validation error so far.
-        accepted: Whether the error is not above the lowest error before it.
+        accepted: Whether the error is not above the lowest earlier error.
         costs: ξ after the step, shape ``(C, C)``.
         confusion: R, row rates on the validation split, shape ``(C, C)``.
     """
@@ -101,8 +101,8 @@ class LearnedCosts(CostSensitiveLoss, ABC):
         All checks run before any change, so a failed step can be repeated.
 
         Returns:
-            Logits ``(K, C)`` and classes ``(K,)`` on the device of the costs, and which of the
-            ``N`` samples or pixels they are, a mask ``(N,)``.
+            Logits ``(K, C)`` and classes ``(K,)`` on the device of the costs, and a mask ``(N,)``
+            of the samples or pixels that were kept.
         """
         check_tensor(logits, name="logits")
         check_tensor(target, name="target")
@@ -114,7 +114,7 @@ class LearnedCosts(CostSensitiveLoss, ABC):
         )
         kept = batch.target != self.ignore_index
         if not bool(kept.any()):
-            raise InputError("validation has no samples: costs cannot be learned without any")
+            raise InputError("the validation split has no samples: learned costs need some")
         device = self.costs.device
         return batch.logits[kept].to(device), batch.target[kept].to(device), kept.to(device)
 

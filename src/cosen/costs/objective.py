@@ -16,7 +16,7 @@ from cosen.losses import Numbers, as_numbers
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """What a network is judged by: one of three weighted means of errors.
+    """The measure of a network's quality: one of three weighted means of errors.
 
     Attributes:
         name: ``"overall"`` is the share of samples that are wrong, ``"balanced"`` the mean over
@@ -36,7 +36,7 @@ class Objective:
 
     @classmethod
     def of(cls, value: "Objective | str | Numbers", *, num_classes: int | None = None) -> Self:
-        """Make an objective from its name or from a matrix of misclassification costs.
+        """Create an objective from its name or from a matrix of misclassification costs.
 
         Args:
             value: ``"overall"``, ``"balanced"``, a matrix ξ′, or an objective.
@@ -63,7 +63,7 @@ class Objective:
 
     @classmethod
     def read(cls, text: str, class_names: tuple[str, ...]) -> Self:
-        """Make an objective from a setting: ``overall``, ``balanced`` or the path of a CSV."""
+        """Create an objective from a setting: ``overall``, ``balanced`` or the path of a CSV."""
         if text in ("overall", "balanced"):
             return cls.of(text)
         if not text.lower().endswith(".csv"):
@@ -121,7 +121,7 @@ class Objective:
         if self.name == "balanced":
             present = totals > 0
             right, samples = counts.diagonal()[present], totals[present]
-            recall = (right + 0.5) / (samples + 1)  # one sample of a class is not a certainty
+            recall = (right + 0.5) / (samples + 1)  # a class with one sample is uncertain
             variances = recall * (1 - recall) / samples
             return float(variances.sum().sqrt() / present.sum())
         if self.name == "costs":

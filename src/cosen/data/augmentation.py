@@ -66,7 +66,7 @@ class Augmentation:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise if a name is not in :data:`NAMES`."""
+    """Raise an error if a name is not in :data:`NAMES`."""
     unknown = [name for name in names if name not in NAMES]
     if unknown:
         raise InputError(

@@ -23,9 +23,9 @@ class Batch(NamedTuple):
     Attributes:
         inputs: Images ``(B, C, H, W)`` or features ``(B, D)``.
         target: Class indices ``(B,)``, or probabilities ``(B, classes)`` if images are mixed.
-        weight: Factor of the mean loss, so that the mean over processes is the mean over the whole
-            batch: 1 in a single process, 0 in a process without samples.
-        sample_weight: Weight of each sample, shape ``(B,)``; None if all count the same.
+        weight: Factor of the mean loss: 1 in a single process, 0 in a process without samples. With
+            it, the mean over processes is the mean over the whole batch.
+        sample_weight: Weight of each sample, shape ``(B,)``; None if all are equal.
     """
 
     inputs: Tensor
@@ -73,7 +73,7 @@ def batch_positions(
         whole = positions[start : start + batch_size]
         own = whole[share.rank :: share.world]
         weight = len(own) * share.world / len(whole)
-        # a process without samples takes one with weight 0, to stay in step
+        # a process without samples takes one with weight 0, to stay synchronised
         batches.append((own if len(own) else whole[:1], weight))
     return batches
 

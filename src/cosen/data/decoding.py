@@ -1,4 +1,4 @@
-"""Decode images, bring them to one size, and do so in parallel."""
+"""Decode images and convert them to one size, in parallel."""
 
 import os
 import warnings
@@ -28,7 +28,7 @@ _BATCH = 512  # queued at once: saves memory, and Ctrl-C does not wait for a who
 def decode_image(
     source: Path | IO[bytes], *, least_size: tuple[int, int] | None = None
 ) -> Image.Image:
-    """Decode an image to mode ``L`` (grey) or ``RGB``, rotated as its EXIF data says.
+    """Decode an image to mode ``L`` (grey) or ``RGB``, rotated according to its EXIF data.
 
     Palettes, CMYK and alpha become RGB (transparent parts white), sixteen bits are scaled to
     eight, and only the first frame of an animation is used.
@@ -39,7 +39,7 @@ def decode_image(
             size, but never below this.
 
     Raises:
-        BrokenImageError: The file is no image, is truncated, or is too large to decode safely.
+        BrokenImageError: The file is not an image, is truncated, or is too large to decode safely.
     """
     try:
         with warnings.catch_warnings():
@@ -124,7 +124,7 @@ class Preprocess:
 
     @property
     def least_size(self) -> tuple[int, int]:
-        """(width, height) that an image must have when decoded, to look as sharp as in full."""
+        """Smallest (width, height) to decode an image at without losing sharpness."""
         return (2 * self.width, 2 * self.height)
 
     def __call__(self, image: Image.Image) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Cached features of a frozen network.
 
-Features are stored in safetensors shards, so that an interrupted computation can be resumed.
+Features are stored in safetensors shards: an interrupted computation can be resumed.
 """
 
 import hashlib

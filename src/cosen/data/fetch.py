@@ -1,7 +1,7 @@
 """Download datasets into the layout that the loaders read.
 
-A dataset arrives complete and with the right checksum, or not at all: a failed download leaves no
-files behind.
+A dataset is stored only if it is complete and has the right checksum. A failed download leaves no
+files.
 """
 
 import tarfile
@@ -28,7 +28,7 @@ class Download:
         mirrors: Addresses of folders with the files, tried in order.
         checksums: For each file its published checksum, ``md5:...`` or ``sha256:...``.
         folder: Folder below the data root for the files.
-        unpacks_to: The folder in the archive; empty if the files are no archives.
+        unpacks_to: The folder in the archive; empty if the files are not archives.
     """
 
     mirrors: tuple[str, ...]

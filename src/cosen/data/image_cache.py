@@ -15,7 +15,7 @@ from cosen.data.stores import ImageArray, printable
 from cosen.errors import BrokenImageError, DataError
 
 VERSION = 1
-"""Increase it when decoding or preprocessing gives other pixels."""
+"""Increase it when decoding or preprocessing changes the pixels."""
 
 _log = logging.getLogger("cosen")
 

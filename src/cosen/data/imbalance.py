@@ -1,9 +1,9 @@
 """Make a training set imbalanced by removing images of some classes.
 
-The notation: ``odd:0.1`` or ``even:0.25`` (as in the paper; a share, or a count such as
-``odd:50``), ``step:10`` (the second half of the classes has a tenth of the largest class),
-``longtail:100`` (exponential; the last class has a hundredth of the largest), or a value for each
-class: ``melanoma=0.1,nevus=200``.
+Notation: ``odd:0.1`` or ``even:0.25`` (as in the paper; a share, or a count such as ``odd:50``),
+``step:10`` (the second half of the classes has a tenth of the largest class), ``longtail:100``
+(exponential; the last class has a hundredth of the largest), or a value for each class:
+``melanoma=0.1,nevus=200``.
 """
 
 from collections.abc import Mapping

@@ -15,7 +15,7 @@ from cosen.data.stores import ImageFiles, printable
 from cosen.errors import BrokenImageError
 
 SMALL_FOR_VALIDATION = 4
-"""Validation needs two images of a class; with fewer training images there are none to spare."""
+"""Smallest class that can give two images for validation."""
 
 MOST_SHOWN = 20
 
@@ -62,7 +62,7 @@ class Inspection:
         too_small: Classes with fewer than four training images.
         broken: Files that cannot be decoded, with the reasons.
         animated: Files with several frames; only the first is used.
-        suggestions: What to do, most important first.
+        suggestions: Recommended actions, most important first.
     """
 
     source: str

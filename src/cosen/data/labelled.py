@@ -1,4 +1,4 @@
-"""Images with their classes: the type of every dataset and of every split of it."""
+"""Images with their classes: the type of all datasets and splits."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
@@ -22,7 +22,7 @@ class LabelledImages:
     """Images of a store with their classes.
 
     Attributes:
-        images: The store. Splits of one dataset share it, and with it the image cache.
+        images: The store. Splits of a dataset share it and its image cache.
         rows: Numbers of the images in the store, shape ``(n,)``.
         labels: Their classes, shape ``(n,)``, in 0..len(class_names)-1.
         class_names: The names of the classes.
@@ -114,7 +114,7 @@ class LabelledImages:
 
 
 def check_excluded(names: Iterable[str], class_names: Collection[str], source: str) -> None:
-    """Raise if a class to remove does not exist: it is probably misspelt."""
+    """Raise an error if a class to remove does not exist."""
     for name in names:
         if name not in class_names:
             raise DataError(unknown_class(name, tuple(sorted(class_names)), source))
@@ -133,7 +133,7 @@ def draw_order(names: Iterable[str], *, seed: int, purpose: str) -> np.ndarray:
     Args:
         names: Unique names.
         seed: The same seed gives the same order.
-        purpose: What the order is for; the orders for different purposes are independent.
+        purpose: Name of the purpose; orders for different purposes are independent.
 
     Returns:
         Positions of the names, shape ``(n,)``.

@@ -50,7 +50,7 @@ def open_data(
         tensor([1, 2])
     """
     if isinstance(data, str | Path):
-        # not at the top: named datasets are read by functions of this module
+        # not at the top: the named datasets import this module
         from cosen.data.named import NAMED, load_named
 
         path = Path(data).expanduser()
@@ -91,7 +91,7 @@ def from_folder(root: Path | str, *, exclude: tuple[str, ...] = ()) -> LabelledI
     """Open a folder of class folders.
 
     All files in a class folder, at any depth, count as images, except hidden files and files of
-    file managers. Files that are no images are reported when images are decoded. Classes are
+    file managers. Files that are not images are reported when images are decoded. Classes are
     sorted by name.
 
     Args:
@@ -158,7 +158,7 @@ def _part_folders(root: Path, exclude: tuple[str, ...]) -> dict[Path, str]:
 
 
 def _check_classes(root: Path, found: list[tuple[str, str, Path]], empty: list[str]) -> None:
-    """Raise if a class has no image, no training image, or if there are fewer than two classes."""
+    """Raise an error if a class has no (training) image, or if there are fewer than two classes."""
     if empty:
         names = ", ".join(repr(name) for name in empty)
         raise DataError(f"{root}: no image in {names}; add some, or use --exclude")

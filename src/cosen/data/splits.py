@@ -22,8 +22,8 @@ class OfficialSplit:
     """The official training, test and (if any) validation split of the source.
 
     Attributes:
-        test: Share of the training split to test on if there is no official test split; with 0,
-            such a source is an error.
+        test: Share of the training split to test on if there is no official test split; 0 raises an
+            error for such a source.
     """
 
     test: float = 0.0
@@ -137,10 +137,9 @@ def split_off_test(
 def split_off_validation(
     train: LabelledImages, *, share: float = VALIDATION_SHARE, seed: int
 ) -> tuple[LabelledImages, LabelledImages]:
-    """Hold out the images that :func:`validation_counts` says, per class.
+    """Hold out :func:`validation_counts` images of each class.
 
-    With groups, a class that is in one group only gives none, and the numbers are met as closely
-    as whole groups allow.
+    With groups, the counts are only approximate, and a class with a single group gives none.
     """
     if not 0 <= share < 1:
         raise InputError(f"the validation share must be in [0, 1), but is {share}")
@@ -172,7 +171,7 @@ def fold_of_each(data: LabelledImages, *, folds: int, seed: int) -> np.ndarray:
     shares = 1 / np.maximum(data.class_counts.numpy(), 1)
     for members in _units(data, seed=seed, purpose="folds"):
         classes = data.labels[members]
-        # the fold with the least of these classes; the smallest such fold
+        # the fold with the fewest images of these classes; the smallest such fold
         fullness = loads[:, classes].sum(1)
         smallest = fullness.min()
         least = np.flatnonzero(fullness - smallest <= 1e-8 + 1e-5 * smallest)  # up to rounding
@@ -219,9 +218,9 @@ def _counted(
 
 
 def _choose(data: LabelledImages, wanted: np.ndarray, *, seed: int, purpose: str) -> np.ndarray:
-    """Choose this many images of each class, or as close as whole groups allow; returns a mask.
+    """Choose this many images of each class, as closely as whole groups allow; return a mask.
 
-    Rare classes come first, so that their groups are not used up by other classes. A group is
+    Rare classes come first: otherwise other classes would use up their groups. A group is
     chosen if this reduces the difference to the wanted counts, summed over its classes and relative
     to their sizes. The last group of a class is never chosen.
     """
@@ -236,7 +235,7 @@ def _choose(data: LabelledImages, wanted: np.ndarray, *, seed: int, purpose: str
                 missing[label] -= 1
         return chosen
 
-    # plain lists: groups have few classes, and calls of NumPy would take most of the time
+    # plain lists: groups have few classes, and NumPy calls would take most of the time
     lacking: list[int] = missing.tolist()
     counts = [sorted(Counter(data.labels[members].tolist()).items()) for members in units]
     units_of_class: list[list[int]] = [[] for _ in range(data.num_classes)]

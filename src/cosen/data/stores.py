@@ -35,7 +35,7 @@ class ImageStore(ABC):
 
     @abstractmethod
     def content(self, number: int) -> bytes:
-        """Digest of the content of an image; it does not depend on name or place."""
+        """Digest of the content of an image; it does not depend on its name or location."""
 
 
 def printable(name: str) -> str:
@@ -195,7 +195,7 @@ class DatasetImages(ImageStore):
     def content(self, number: int) -> bytes:
         """Digest of the decoded image, since a dataset has no files.
 
-        It is cached in this object only: every process decodes each image once for it.
+        It is cached in this object only, so every process decodes each image once.
         """
         digest = self._contents[number]
         if digest is None:

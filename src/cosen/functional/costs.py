@@ -149,7 +149,7 @@ def target_costs(
 
 
 def project_costs(costs: Tensor, *, floor: float = FLOOR) -> Tensor:
-    """Clamp costs to ``[floor, 1]``, a part of (0, 1] (Lemma 5).
+    """Clamp costs to ``[floor, 1]``, a subset of (0, 1] (Lemma 5).
 
     Half precision becomes float32, which can hold a small floor.
 
@@ -217,7 +217,7 @@ def costs_from_misclassification(
 
     .. math:: \xi_{p,p} = 1, \quad \xi_{p,n} = \xi'_{p,n} / (2 \max \xi' - \xi'_{p,n})
 
-    With two classes, training with ξ decides exactly like the Bayes rule with ξ′. With more
+    With two classes, training with ξ gives the decisions of the Bayes rule with ξ′. With more
     classes this holds for each pair. The cost-insensitive :math:`1 - I` gives all ones (Lemma 3). A
     mistake without cost gets ``floor``.
 

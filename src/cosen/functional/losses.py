@@ -5,8 +5,8 @@ Row = true class, column = output. Logits are ``(B, C)``, ``(B, C, d1, ...)`` or
 samples. Half-precision logits are converted to float32, also under autocast.
 
 Targets of probabilities need up to ``B * C * C`` numbers: use ``label_smoothing=`` instead of
-smoothed targets. The cross-entropies need a matrix product only, if samples have many classes and
-the margins in a row are less than 40 apart.
+smoothed targets. If samples have many classes and the margins in a row differ by less than 40, the
+cross-entropies need only one matrix product.
 """
 
 from collections.abc import Callable
@@ -31,8 +31,8 @@ from cosen.functional.reduction import (
 )
 
 WIDE = 40.0
-"""Largest distance of margins in a row at which their exponentials can be added in float32. The
-second derivatives, which divide by the square of the sum, set the limit."""
+"""Largest difference of margins in a row for which float32 can add their exponentials. The second
+derivatives, which divide by the square of the sum, set the limit."""
 
 
 def pairwise_margin_cross_entropy(
@@ -61,8 +61,8 @@ def pairwise_margin_cross_entropy(
         margins: :math:`\Delta`, shape ``(C, C)``.
         weight: Factor for the loss of each true class, shape ``(C,)``.
         reduction: ``"mean"`` (by weight), ``"sum"`` or ``"none"``.
-        label_smoothing: Share of the target spread evenly over the outputs. The row of margins
-            stays the true class's. An output masked with a logit of -inf has an infinite loss, as
+        label_smoothing: Share of the target spread evenly over the outputs. The margins are still
+            those of the true class. An output masked with a logit of -inf has an infinite loss, as
             in ``torch.nn.functional.cross_entropy``.
         ignore_index: Class index of samples to ignore.
 

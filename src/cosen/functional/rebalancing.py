@@ -39,7 +39,7 @@ def balanced_softmax(
     .. math:: \ell = -\log \frac{h_p^\tau e^{o_p}}{\sum_k h_k^\tau e^{o_k}}
 
     Balanced softmax (Ren et al. 2020) at :math:`\tau = 1`, the logit-adjusted loss (Menon et al.
-    2021) in general: costs whose rows are all :math:`h^\tau`.
+    2021) in general. It equals costs with :math:`h^\tau` in every row.
 
     Args:
         logits: Network outputs, shape ``(B, C)`` or ``(B, C, d1, ...)``.

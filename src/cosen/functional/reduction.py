@@ -1,4 +1,4 @@
-"""Batches and reductions: what every loss does before and after its own formula.
+"""Batches and reductions: the steps of every loss before and after its own formula.
 
 A loss works on logits ``(N, C)``. :func:`prepare_batch` brings other shapes to this one, and
 :func:`batch_loss` brings the losses back to the shape of the target.
@@ -135,7 +135,7 @@ def _expected_losses(
 
 
 def _reduce_unweighted(losses: Tensor, batch: Batch) -> Tensor:
-    """Reduce losses that all count the same."""
+    """Reduce losses of equal weight."""
     if batch.reduction == "none":
         return losses.reshape(batch.shape)
     return losses.mean() if batch.reduction == "mean" else losses.sum()

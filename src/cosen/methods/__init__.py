@@ -1,4 +1,4 @@
-"""Methods by name; one of the user's own is ``module:Class``, or an object."""
+"""Methods by name. A custom method is ``module:Class`` or an object."""
 
 import csv
 import importlib
@@ -81,7 +81,7 @@ METHODS: dict[str, type[Method]] = {
         TauNorm,
     )
 }
-"""Every method that can be asked for by name."""
+"""All methods that have a name."""
 
 
 def find_method(name: str) -> type[Method]:
@@ -95,11 +95,11 @@ def find_method(name: str) -> type[Method]:
     if ":" in name:
         return _imported(*name.split(":", 1))
     hint = choices_hint(name, METHODS)
-    raise InputError(f"there is no method {name!r}{hint}, or give module:Class for your own")
+    raise InputError(f"there is no method {name!r}{hint}, or give module:Class for a custom method")
 
 
 def make_method(name: str, options: Mapping[str, Any] | None = None) -> Method:
-    """Make a method with options; raise an error for options that it does not have.
+    """Create a method with options; raise an error for unknown options.
 
     Example:
         >>> make_method("smote", {"neighbours": 3})
@@ -151,7 +151,7 @@ def method_label(name: str, options: Mapping[str, Any]) -> str:
 
 
 def plain_value(value: Any) -> Any:
-    """Convert a text to a number or a boolean if it is one.
+    """Convert a string to a number or a boolean if it is one.
 
     Example:
         >>> plain_value("3"), plain_value("0.5"), plain_value("false"), plain_value("revert")
@@ -170,17 +170,17 @@ def plain_value(value: Any) -> Any:
 
 
 def _imported(module: str, attribute: str) -> type[Method]:
-    """Import a method of the user's."""
+    """Import a custom method."""
     if not all(part.isidentifier() for part in (*module.split("."), attribute)):
-        raise InputError(f"{module}:{attribute} is no module:Class, such as my_methods:Mine")
+        raise InputError(f"{module}:{attribute} is not module:Class, such as my_methods:Mine")
     try:
         loaded = importlib.import_module(module)
     except ImportError as error:
         raise InputError(
-            f"there is no module {module!r} to take the method {attribute!r} from ({error}): "
-            "start in its folder, or put that on PYTHONPATH"
+            f"there is no module {module!r} for the method {attribute!r} ({error}): "
+            "run in its folder, or add the folder to PYTHONPATH"
         ) from error
-    except Exception as error:  # whatever the user's own code does
+    except Exception as error:  # any error in the user's code
         raise InputError(
             f"the module {module!r} cannot be loaded ({type(error).__name__}: {error})"
         ) from error
@@ -194,5 +194,5 @@ def _imported(module: str, attribute: str) -> type[Method]:
         )
     if inspect.isabstract(found):
         missing = ", ".join(sorted(found.__abstractmethods__))
-        raise InputError(f"{module}:{attribute} is a method without {missing}: write it")
+        raise InputError(f"{module}:{attribute} is a method without {missing}: define it")
     return found

@@ -41,12 +41,12 @@ class FixedFrequencies(NetworkMethod):
 class _FixedStatistic(NetworkMethod):
     """Fixed costs from a statistic of the baseline on the validation split.
 
-    The paper sets the costs equal to the statistic. This lowers the loss of every class for the
-    errors that it does not make. The default uses the factor of the statistic in the target T
-    instead, as adaptive costs do.
+    The paper sets the costs equal to the statistic. This lowers the loss of every class for errors
+    that it does not make. By default, the costs are the factor of the statistic in the target T, as
+    in adaptive costs.
 
     Attributes:
-        reading: ``"factor"`` of T, or the bare ``"statistic"``.
+        reading: ``"factor"`` (the factor in T) or ``"statistic"`` (the statistic itself).
         mean: μ of the factor.
         std: σ of the factor.
     """
@@ -122,7 +122,7 @@ class FixedCosts(NetworkMethod):
     def __post_init__(self) -> None:
         if not self.costs:
             raise InputError(
-                f"costs must be a CSV: give it with --set options.costs=FILE (in cosen compare, "
+                f"costs must be a CSV: set it with --set options.costs=FILE (in cosen compare, "
                 f"{self.name}.costs=FILE)"
             )
 

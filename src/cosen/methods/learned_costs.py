@@ -65,8 +65,8 @@ class CosenPaper(NetworkMethod):
     """The paper's algorithm: costs from class frequencies, separability and validation errors.
 
     Args:
-        trials: Number of candidates for the options that are not given, such as μ and σ, that are
-            cross-validated on the training images first; 0 uses the defaults.
+        trials: Number of candidates for options that are not set, such as μ and σ. They are
+            cross-validated on the training images before training; 0 uses the defaults.
         folds: Folds of that cross-validation.
         options: Options of :class:`~cosen.CostLearner`; ``misclassification_costs`` may be a CSV.
     """
@@ -105,8 +105,8 @@ class CosenPaper(NetworkMethod):
 
 
 GENTLE = {"relative_to": "largest", "floor": 0.3, "cost_lr": 0.3}
-"""In these losses costs multiply outputs and gradients: a cost of 0.01, which is a margin in
-cross-entropy, would stop a rare class from being learned."""
+"""In these losses, costs multiply outputs and gradients. A cost of 0.01, which is only a margin in
+cross-entropy, would stop the learning of a rare class."""
 
 
 class CosenHinge(CosenPaper):
@@ -128,7 +128,7 @@ class CosenMSE(CosenPaper):
 
 
 def _check(method: str, options: Mapping[str, Any], taker: type, *, besides: list[str]) -> None:
-    """Raise an error for options that a class of learned costs does not have."""
+    """Raise an error for unknown options of a class of learned costs."""
     for name in TAKEN:
         if name in options:
             raise InputError(

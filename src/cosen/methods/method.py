@@ -1,4 +1,4 @@
-"""What a method is. There are four kinds, by what they change in plain training."""
+"""The base class of methods, and four kinds that change different parts of plain training."""
 
 import inspect
 import math
@@ -28,12 +28,12 @@ Samples = tuple[np.ndarray, np.ndarray]
 """Features ``(n, d)`` and classes ``(n,)``."""
 
 Scores = Callable[[np.ndarray], np.ndarray]
-"""Maps features ``(n, d)`` to a score for each class ``(n, C)``; the largest decides."""
+"""Maps features ``(n, d)`` to class scores ``(n, C)``; the largest score is the prediction."""
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What a method knows about the data before training.
+    """Facts about the data that a method knows before training.
 
     Attributes:
         class_counts: Training images per class, shape ``(C,)``.
@@ -41,7 +41,8 @@ class Setting:
         objective: What validation measures.
         seed: Seed for random choices of the method.
         learns_features: Whether a network of cosen is trained from images with no layer frozen.
-        baseline: Outputs of the baseline for the validation images, if the method starts from it.
+        baseline: Outputs of the baseline for the validation images, if the method starts from the
+            baseline.
     """
 
     class_counts: Tensor
@@ -53,7 +54,7 @@ class Setting:
 
 
 class Context(Protocol):
-    """What :meth:`Method.run` works with; see :class:`cosen.training.context.RunContext`."""
+    """The argument of :meth:`Method.run`; see :class:`cosen.training.context.RunContext`."""
 
     @property
     def setting(self) -> Setting: ...
@@ -91,9 +92,9 @@ class Method(ABC):
     Attributes:
         name: The name on the command line.
         description: One line.
-        starts_from_baseline: Whether it needs a network that was trained without costs.
-        uses_features: Whether it works on features. It then needs no baseline if there are
-            features of pretrained weights.
+        starts_from_baseline: Whether it needs a network trained without costs.
+        uses_features: Whether it works on features. If so, it needs no baseline when pretrained
+            weights give the features.
     """
 
     name: ClassVar[str]
@@ -102,7 +103,7 @@ class Method(ABC):
     uses_features: ClassVar[bool] = False
 
     def check(self, setting: Setting) -> None:
-        """Raise an error if the method cannot work with this data, before anything is trained."""
+        """Raise an error before training if the method does not support this data."""
         counts, names = setting.class_counts.tolist(), setting.class_names
         present = [name for name, count in zip(names, counts, strict=True) if count]
         if len(present) < 2:
@@ -129,16 +130,16 @@ class Method(ABC):
 class NetworkMethod(Method):
     """Trains the network, with another loss, another order of images or another output layer.
 
-    What is not overridden is plain training with cross-entropy.
+    Methods that are not overridden give plain training with cross-entropy.
 
     Attributes:
-        retrains_output: Whether only the output layer of the baseline's network is trained again.
+        retrains_output: Whether only the output layer of the baseline is trained again.
     """
 
     retrains_output: ClassVar[bool] = False
 
     def make_loss(self, setting: Setting) -> nn.Module:
-        """Return the loss, called with logits and targets. :class:`~cosen.AdaptiveCosts` learn."""
+        """Return the loss of logits and targets. It may be :class:`~cosen.AdaptiveCosts`."""
         return nn.CrossEntropyLoss()
 
     def cosine_scale(self, setting: Setting) -> float | None:
@@ -150,12 +151,12 @@ class NetworkMethod(Method):
 
         Args:
             loss: The result of :meth:`make_loss`.
-            setting: What is known about the data.
-            progress: The share of epochs that are done.
+            setting: Facts about the data.
+            progress: Share of finished epochs.
         """
 
     def class_draws(self, setting: Setting) -> np.ndarray | None:
-        """Return how often each class is drawn, relative to the others; None draws each once."""
+        """Return the relative sampling rate of each class; None uses each image once per epoch."""
         return None
 
     def run(self, context: Context) -> None:
@@ -165,14 +166,14 @@ class NetworkMethod(Method):
 
 
 class SamplingMethod(Method):
-    """Changes the training samples in feature space; a head with one hidden layer learns them."""
+    """Changes the training samples in feature space, and trains a head with one hidden layer."""
 
     starts_from_baseline = True
     uses_features = True
 
     @abstractmethod
     def resample(self, features: np.ndarray, labels: np.ndarray, setting: Setting) -> Samples:
-        """Return other training samples."""
+        """Return the changed training samples."""
 
     def run(self, context: Context) -> None:
         start = time.perf_counter()
@@ -185,7 +186,7 @@ class SamplingMethod(Method):
 
 
 class ClassifierMethod(Method):
-    """Fits a classifier that is not a network on features. It leaves predictions, but no model."""
+    """Fits a classifier that is not a network on features. It saves predictions, but no model."""
 
     starts_from_baseline = True
     uses_features = True
@@ -203,7 +204,7 @@ class ClassifierMethod(Method):
 
 
 class AdjustingMethod(Method):
-    """Changes the output layer of a trained network; nothing more is trained."""
+    """Changes the output layer of a trained network, without further training."""
 
     starts_from_baseline = True
 
@@ -245,7 +246,7 @@ def check_options(
     without: Collection[str] = (),
     finite: bool = True,
 ) -> None:
-    """Raise an error for options that a method does not have, and for values of a wrong type.
+    """Raise an error for unknown options of a method and for values of a wrong type.
 
     The options are the parameters of the class or function ``taker``, except those in ``without``.
     ``besides`` are other options of the method, for the message.

@@ -1,7 +1,7 @@
 """Methods that resample training features: SMOTE, random under-sampling, SMOTE-RSB*.
 
 Features are float ``(n, d)``, labels are integers from 0, ``(n,)``. The functions keep the type of
-the features and leave NumPy's global random state alone; the same seed gives the same result.
+the features and do not use NumPy's global random state; the same seed gives the same result.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ MOST_SIMILARITY = 0.9
 """The last threshold that SMOTE-RSB* tries."""
 
 SIMILARITY_STEP = 0.05
-"""By how much SMOTE-RSB* raises its threshold."""
+"""Step of the threshold of SMOTE-RSB*."""
 
 ROUNDING = 1e-6
 """Tolerance for similarities at a threshold, because float32 features are rounded."""
@@ -100,9 +100,9 @@ def smote(
 ) -> Samples:
     """SMOTE: over-sample every class to the size of the largest with synthetic samples.
 
-    A synthetic sample lies at a random place between a sample and one of its nearest neighbours
-    (Euclidean) of the same class; imbalanced-learn makes them. Chawla, Bowyer, Hall, Kegelmeyer,
-    "SMOTE: synthetic minority over-sampling technique", JAIR 16, 2002.
+    A synthetic sample is at a random point between a sample and one of its nearest neighbours
+    (Euclidean) of the same class; imbalanced-learn generates them. Chawla, Bowyer, Hall,
+    Kegelmeyer, "SMOTE: synthetic minority over-sampling technique", JAIR 16, 2002.
 
     Args:
         features: Shape ``(n, d)``.
@@ -129,7 +129,7 @@ def smote(
     if smallest is not None and counts[smallest] <= neighbours:
         raise InputError(
             f"SMOTE with {neighbours} neighbours needs at least {neighbours + 1} samples of a "
-            f"class, but class {smallest} has {counts[smallest]}: ask for fewer neighbours"
+            f"class, but class {smallest} has {counts[smallest]}: use fewer neighbours"
         )
     sampler = SMOTE(k_neighbors=neighbours, random_state=seed)
     more, more_labels = sampler.fit_resample(features, labels)
@@ -173,16 +173,16 @@ def smote_rsb(
     Ramentol, Caballero, Bello, Herrera, "SMOTE-RSB*: a hybrid preprocessing approach based on
     oversampling and undersampling for high imbalanced data-sets using SMOTE and rough sets
     theory", Knowledge and Information Systems 33(2), 2012, pp. 245-265. A synthetic sample is kept
-    if nothing that is similar to it belongs to another class. The similarity of two samples is
+    if no sample similar to it belongs to another class. The similarity of two samples is
 
     .. math:: s(x, y) = \frac{1}{d} \sum_{i=1}^{d} (1 - \frac{|x_i - y_i|}{\max_i - \min_i})
 
     They are similar if it reaches a threshold. The threshold starts at ``similarity`` and is raised
-    in steps of 0.05, up to 0.9, until some synthetic samples of the class are kept. If none ever
-    are, all are kept, as in SMOTE.
+    in steps of 0.05, up to 0.9, until some synthetic samples of the class are kept. If no threshold
+    keeps any, all are kept, as in SMOTE.
 
-    This follows other implementations, because the text of the paper was not available. Where they
-    differ:
+    This follows other implementations, because the text of the paper was not available. Their
+    differences:
 
     * Similar is :math:`s \ge` threshold, as in KEEL, the first author's program; smote_variants
       and SOUL use :math:`s >` threshold.
@@ -192,10 +192,10 @@ def smote_rsb(
       the classes are balanced, SOUL joins all thresholds, KEEL makes new SMOTE samples.
     * With more than two classes, which none of them support, a synthetic sample is compared with
       the given samples of all other classes, and each class has its own threshold.
-    * SMOTE draws one random place for all features of a sample; KEEL draws one for each feature.
+    * SMOTE draws one random position for all features of a sample; KEEL draws one for each feature.
 
-    With many features the similarities lie close together, so that a class may keep very few
-    synthetic samples, or all.
+    With many features the similarities are close to each other: a class may keep very few synthetic
+    samples, or all.
 
     Args:
         features: Shape ``(n, d)``.
@@ -227,7 +227,8 @@ def in_lower_approximation(
     """Return which of m synthetic samples SMOTE-RSB* keeps, shape ``(m,)``; see :func:`smote_rsb`.
 
     Example:
-        Class 0 is at 0, class 1 at 4 and 10, so samples at 5 and 7 are 0.5 and 0.3 like class 0.
+        Class 0 is at 0, class 1 at 4 and 10, so samples at 5 and 7 have the similarities 0.5 and
+        0.3 to class 0.
 
         >>> features, labels = np.array([[0.0], [4.0], [10.0]]), np.array([0, 1, 1])
         >>> in_lower_approximation(np.array([[5.0], [7.0]]), np.array([1, 1]), features, labels)
@@ -238,7 +239,7 @@ def in_lower_approximation(
     steps = int((MOST_SIMILARITY - similarity) / SIMILARITY_STEP + ROUNDING)
     thresholds = similarity + SIMILARITY_STEP * np.arange(steps + 1)
     low, spread = features.min(axis=0), np.ptp(features, axis=0)
-    spread[spread == 0] = np.inf  # so that a constant feature adds no distance
+    spread[spread == 0] = np.inf  # a constant feature adds no distance
     scaled, scaled_synthetic = (features - low) / spread, (synthetic - low) / spread
     kept = np.ones(len(synthetic), dtype=bool)
     for label in np.unique(synthetic_labels):
@@ -261,7 +262,7 @@ def check_neighbours(
 ) -> None:
     """Raise an error for a class that is too small for SMOTE; empty classes are ignored.
 
-    The smallest class is named, so that the advice suits the others too.
+    The message names the smallest class: what helps it also helps the others.
     """
     smallest = _smallest_to_smote(class_counts)
     if smallest is None or class_counts[smallest] > neighbours:
@@ -269,7 +270,7 @@ def check_neighbours(
     name, count = class_names[smallest], class_counts[smallest]
     if count == 1:
         raise DataError(
-            f"method {method} makes samples between those of a class, but class {name!r} has only "
+            f"method {method} interpolates between samples of a class, but class {name!r} has only "
             f"one: add another, or remove the class with --exclude {quote(name)}"
         )
     raise DataError(

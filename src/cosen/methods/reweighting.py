@@ -1,4 +1,4 @@
-"""Methods that change the loss, the class weights or the draws of plain training."""
+"""Methods that change the loss, the class weights or the sampling of plain training."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from cosen.networks.output_layers import SCALE
 
 @dataclass(frozen=True)
 class Baseline(NetworkMethod):
-    """Plain cross-entropy: what all other methods are compared with.
+    """Plain cross-entropy, the reference for all other methods.
 
     Attributes:
         label_smoothing: Share of the target that is spread evenly over the classes.
@@ -186,7 +186,7 @@ class LDAMDRW(NetworkMethod):
 class SOSR(NetworkMethod):
     """Smooth one-sided regression of the cost of each decision (Chung et al. 2016).
 
-    Without given costs they are drawn at random, as by Abe et al. (2004).
+    If no costs are given, they are drawn at random, as in Abe et al. (2004).
 
     Attributes:
         most: Costs between equally frequent classes are drawn from [0, most]. Chung et al. use
@@ -228,7 +228,7 @@ class MeanOverSamples(nn.Module):
     """Divides the sum of weighted losses by the number of samples.
 
     PyTorch's weighted mean divides by the weights in the batch. A batch that is split over
-    processes, or over several steps, would then give other gradients than the whole batch.
+    processes, or over several steps, would then give different gradients from the whole batch.
 
     Args:
         loss: A loss with the reduction ``sum``.

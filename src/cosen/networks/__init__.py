@@ -100,7 +100,7 @@ def build_network(
     accepted = inspect.signature(entry.build).parameters
     if entry.image_size is None:
         if in_features is None:
-            raise InputError(f"{name} takes features: give their width as in_features")
+            raise InputError(f"{name} takes features: set in_features to their width")
         keywords["in_features"] = in_features
     else:
         if in_features is not None:

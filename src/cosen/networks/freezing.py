@@ -78,7 +78,7 @@ def freeze_but_output(network: Network) -> None:
 
 
 def frozen_but_output(network: nn.Module) -> bool:
-    """Whether only the output layer is trained, so that features can be cached.
+    """Whether only the output layer is trained: features can then be cached.
 
     Then an image has the same features in every epoch: no parameter before the output layer is
     trained, and no batch normalisation or dropout before it is in training mode. The caller must

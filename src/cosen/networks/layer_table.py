@@ -31,8 +31,8 @@ class TableTotals:
 def layer_table(network: nn.Module, image_shape: Sequence[int]) -> list[LayerRow]:
     """List the layers that run for an image of this shape.
 
-    One image of zeros goes through the network. Build the network in ``with
-    torch.device("meta")`` if you need nothing else: this computes shapes only and takes no memory.
+    Runs the network on one image of zeros. Build the network in ``with torch.device("meta")`` if
+    you do not need its weights: this computes shapes only and takes no memory.
 
     Args:
         network: Any module.

@@ -73,10 +73,10 @@ class PenultimateFeatures(nn.Module):
 
 
 def initialise(network: nn.Module, *, output: nn.Linear) -> None:
-    r"""Set He et al.'s normal weights: variance :math:`2 / \text{fan-in}`; biases are zero.
+    r"""Set normal weights (He et al.) of variance :math:`2 / \text{fan-in}`; biases are zero.
 
     PyTorch's default has a sixth of this variance: after 18 such layers, all images have almost the
-    same logits. The output layer gets small weights, so that training starts from similar scores.
+    same logits. The output layer gets small weights: training starts from similar scores.
     """
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -89,7 +89,7 @@ def initialise(network: nn.Module, *, output: nn.Linear) -> None:
 
 
 def check_images(images: Tensor, *, channels: int, least_size: int = 1) -> None:
-    """Raise unless images are ``(B, channels, H, W)`` with ``H, W >= least_size``."""
+    """Raise an error unless images are ``(B, channels, H, W)`` with ``H, W >= least_size``."""
     if images.dim() != 4 or images.shape[1] != channels:
         raise InputError(
             f"the network needs images of shape (batch, {channels}, height, width), "
@@ -103,7 +103,7 @@ def check_images(images: Tensor, *, channels: int, least_size: int = 1) -> None:
 
 
 def check_counts(**counts: int) -> None:
-    """Raise unless all are positive integers: ``check_counts(num_classes=num_classes)``."""
+    """Raise an error unless all counts are positive integers."""
     for name, count in counts.items():
         if not isinstance(count, Integral):  # includes NumPy integers
             raise InputError(f"{name} must be a whole number, but is {count!r}")

@@ -81,7 +81,7 @@ class WrappedNetwork(Network):
         layer = self.output_layer
         if layer is None:
             return self._output(self.module(images), seen)
-        # The hook is removed after this pass: copies of the network then share nothing.
+        # The hook is removed after this pass, so copies of the network share nothing.
         with layer.register_forward_hook(record, with_kwargs=True):
             return self._output(self.module(images), seen)
 

@@ -13,7 +13,7 @@ Precision = Literal["auto", "float32", "bfloat16"]
 def resolve_precision(precision: Precision, device: torch.device | str) -> torch.dtype:
     """Resolve ``auto``: bfloat16 on a GPU that computes it natively, float32 elsewhere.
 
-    On a CPU it is always float32, so that a run gives the same numbers on every machine. Also,
+    On a CPU it is always float32: a run gives the same numbers on every machine. Also,
     some virtual machines advertise AMX instructions that crash the process.
     """
     check_choice(precision, get_args(Precision), name="precision")

@@ -110,7 +110,7 @@ class ResNet32(Network):
 
 
 class Head(Network):
-    """One hidden layer with ReLU on given features; its own features are the hidden units.
+    """One hidden layer with ReLU on input features; its own features are the hidden units.
 
     Args:
         in_features: Width of the input features.

@@ -41,7 +41,7 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
         raise DataError(f"cannot read weights from {path}: {error}") from error
     except Exception as error:  # weights_only raises errors of several types
         raise DataError(
-            f"{path} contains more than tensors, or is no weights file; it was not loaded"
+            f"{path} contains more than tensors, or is not a weights file; it was not loaded"
         ) from error
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
         raise DataError(f"{path} is not a state dict: save network.state_dict()")
@@ -49,7 +49,7 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
 
 
 def load_weights(network: nn.Module, path: Path | str) -> LoadedWeights:
-    """Load the weights of a file into a network, where name and shape match.
+    """Load the weights of a file into a network if name and shape match.
 
     If one tensor of a layer does not fit, the whole layer is skipped: a bias is useless without
     the weights it was learned with.
@@ -88,7 +88,7 @@ def fetch_weights(
     *,
     progress: Progress | None = None,
 ) -> Path:
-    """Download pre-trained weights, unless they are there already, and return their path.
+    """Download pre-trained weights, unless they already exist, and return their path.
 
     Args:
         name: One of :data:`WEIGHTS`; ``vgg16`` is torchvision's, 528 MB, trained on ImageNet.

@@ -1,1 +1,1 @@
-"""Code only for reproducing the paper: protocols, presets, tables, figures, the results page."""
+"""Code for reproducing the paper only: protocols, presets, tables, figures, the results page."""

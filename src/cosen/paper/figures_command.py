@@ -97,7 +97,7 @@ def confusion(
     """Draw confusion matrices on test.
 
     Figure CM of the paper, in per cent of each class. For a study, draw the baseline and the
-    chosen method over all seeds. If the study chose the baseline, draw cosen beside it.
+    chosen method over all seeds. If the study chose the baseline, also draw cosen.
 
     Examples:
 
@@ -212,7 +212,7 @@ def all_(
     format_: Format = "svg,png",
     width: Width = COLUMN,
 ) -> None:
-    """Draw all figures that the given data and study allow.
+    """Draw all figures that are possible with the given data and study.
 
     Examples:
 

@@ -1,11 +1,11 @@
-"""Presets: how the paper's protocols are trained, as in the paper or on two CPU cores.
+"""Presets: training settings for the paper's protocols, as in the paper or for two CPU cores.
 
 A :class:`Preset` has the settings of each dataset. Split, imbalance and validation share come from
 the protocol.
 
 Both presets select the epoch and learn the costs by mean class recall (``objective="balanced"``).
-The reduced protocols have balanced test images but imbalanced validation images, on which
-accuracy hardly depends on the rare classes.
+The reduced protocols have balanced test images but imbalanced validation images, and accuracy on
+the latter hardly depends on the rare classes.
 """
 
 from collections.abc import Mapping
@@ -91,9 +91,9 @@ class Preset:
         return self.config(protocol(self.timing), **options, **self.timing_settings)
 
     def method_options(self, record: Protocol) -> Mapping[str, Mapping[str, Any]]:
-        """Options of methods whose defaults cannot work on a protocol.
+        """Options of methods whose defaults fail on a protocol.
 
-        A tenth of a class of Caltech-101 can be two images, so that each has one neighbour.
+        A tenth of a class of Caltech-101 can be two images: each then has one neighbour.
         """
         if _base(record) == "caltech101" and record.imbalance:
             return {name: {"neighbours": 1} for name in ("smote", "smote-rsb")}

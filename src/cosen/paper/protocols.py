@@ -1,7 +1,7 @@
 """The paper's protocols and the numbers it reports.
 
-A :class:`Protocol` is what a method is trained and tested on. A :class:`Row` is one row of a table.
-Tables have the paper's labels: ``TABLES["MNISTexp"]``.
+A :class:`Protocol` is the data, split and imbalance for training and testing a method. A
+:class:`Row` is one row of a table. Tables have the paper's labels: ``TABLES["MNISTexp"]``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ Number = float | tuple[float, float]  # a pair is a number and its ± spread
 
 @dataclass(frozen=True)
 class Protocol:
-    """Data, split and imbalance that a method is trained and tested on."""
+    """Data, split and imbalance for training and testing a method."""
 
     name: str  # <dataset>/<variant>
     dataset: str

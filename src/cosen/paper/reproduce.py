@@ -45,7 +45,7 @@ class Entry:
 
     @property
     def is_stand_in(self) -> bool:
-        """Whether it runs on other data than the paper's, so that numbers cannot be compared."""
+        """Whether it runs on other data than the paper's: its numbers cannot be compared."""
         return self.protocol is not None and self.protocol.name != self.row.protocol
 
     @property
@@ -91,7 +91,7 @@ def find_entries(table: str, row: str | None = None) -> list[Entry]:
     Args:
         table: Label of the table.
         row: Only rows with this text in their label or protocol name, ignoring case. A full match
-            wins over a partial one. All matching rows must have the same protocol.
+            is preferred to a partial one. All matching rows must have the same protocol.
     """
     runnable = [entry for entry in entries_of(table) if entry.protocol is not None]
     if row is None:
@@ -122,7 +122,7 @@ class ReproduceOptions:
     seeds: int = SEEDS  # number of seeds
     methods: tuple[str, ...] = ()  # in addition to those of the rows
     only: tuple[str, ...] = ()  # instead of those of the rows, with the baseline
-    ablation: bool = False  # also run cosen with single parts of it
+    ablation: bool = False  # also run variants of cosen
     data_root: Path | None = None
     weights: str | None = None  # file of VGG-16 weights; None downloads them
     epochs: int | None = None  # None uses the preset's
@@ -153,7 +153,7 @@ class Reproduced:
 
 
 Watched = Callable[[Protocol], "AbstractContextManager[CompareCallbacks | None]"]
-"""Gives the progress callback for the study of a protocol."""
+"""Returns the callbacks for the study of a protocol."""
 
 
 def reproduce(
@@ -164,7 +164,7 @@ def reproduce(
 ) -> Reproduced:
     """Run rows, protocol by protocol; if one cannot be run, continue with the others.
 
-    Options that no row can be run with, such as an unknown method, raise before the first run.
+    Options that are wrong for all rows, such as an unknown method, raise an error before any run.
     """
     needed: dict[Protocol, tuple[str, ...]] = {}
     for entry in entries:

@@ -38,7 +38,7 @@ TABLE_TITLES = {
     "comp_fixedcost": "fixed against learned costs",
 }
 
-ROW_WIDTH, PAPER_WIDTH = 30, 22  # columns of the list, for 80 characters in all
+ROW_WIDTH, PAPER_WIDTH = 30, 22  # columns of the list, for a total of 80 characters
 
 
 class AnyCase(TyperGroup):
@@ -220,7 +220,7 @@ def timing(
     weights: Weights = None,
     json_: Json = False,
 ) -> None:
-    """Time an epoch with learned costs and without, in turn batch by batch.
+    """Time an epoch with learned costs and without, alternating batch by batch.
 
     Example:
 
@@ -266,14 +266,14 @@ def _add_table(table: str, title: str) -> None:
         seeds: Annotated[int, typer.Option(help="Runs of each method.")] = SEEDS,
         methods: Annotated[
             str | None,
-            typer.Option(help="More methods than the row has, comma-separated, or all."),
+            typer.Option(help="Additional methods, comma-separated, or all."),
         ] = None,
         only: Annotated[
             str | None,
             typer.Option(help="Run these methods and the baseline instead of the row's."),
         ] = None,
         ablation: Annotated[
-            bool, typer.Option("--ablation", help="Also run cosen with single parts of it.")
+            bool, typer.Option("--ablation", help="Also run simpler variants of cosen.")
         ] = False,
         out: Out = FOLDER,
         data_root: DataRoot = None,

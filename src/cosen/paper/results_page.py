@@ -106,7 +106,7 @@ def _paper_parts(studies: Studies) -> list[str]:
 
 
 def _has_own_methods(entry: Entry, summary: Summary) -> bool:
-    """Whether the methods were run that distinguish the row from those of other tables."""
+    """Whether the methods that distinguish the row from other tables were run."""
     own = set(entry.methods) - {"baseline", *OURS["cosen"]}
     return not own or not own.isdisjoint(summary.tried)
 

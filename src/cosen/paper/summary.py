@@ -1,7 +1,7 @@
 """``summary.json``: the results of a study of one protocol, a few kilobytes.
 
 Study folders hold models and predictions and are too large for a repository. A summary has the
-numbers for the tables and names no folder of the machine.
+numbers for the tables, and no paths of the machine.
 """
 
 from pathlib import Path
@@ -53,7 +53,7 @@ class Record(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the file; raise RunError if it does not hold such a record."""
+        """Read the file; raise RunError if it is not such a record."""
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except ValidationError as error:

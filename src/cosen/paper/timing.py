@@ -1,9 +1,9 @@
 """Time of an epoch with learned costs and with plain cross-entropy on the same task.
 
-On a shared machine whole epochs vary by a tenth, far more than learned costs add. So the runs take
-turns batch by batch, and medians are used. An epoch is the time of its batches and of validation;
-with learned costs also the cost step, its file, and the separability divided by the number of steps
-between two computations.
+On a shared machine, whole epochs vary by a tenth, far more than the time of learned costs. So the
+runs alternate batch by batch, and medians are used. An epoch is the time of its batches and of
+validation; with learned costs also the cost step, its file, and the separability divided by the
+number of steps between two computations.
 """
 
 import tempfile
@@ -40,7 +40,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {"cosen-paper": {"separability_std": 
 
 TURNS = 96  # timed batches of each run
 KEPT = 16  # batches that are held in memory and reused
-REPEATS = 9  # repetitions of steps done once per epoch; below ten, so that none computes S
+REPEATS = 9  # repetitions of steps done once per epoch; below ten: none computes S
 
 
 class EpochSeconds(Record):

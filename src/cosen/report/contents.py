@@ -33,7 +33,7 @@ METRICS = {
 
 
 class Contents(TypedDict):
-    """The JSON that the page is rendered from. Labels are indices of ``classes``, rates 0 to 1."""
+    """The JSON from which the page is rendered. Labels are indices of ``classes``, rates 0 to 1."""
 
     kind: Literal["study", "run"]
     title: str

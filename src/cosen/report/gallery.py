@@ -18,7 +18,7 @@ MAX_PICTURES = 60
 """Pictures of a group."""
 
 AT_ONCE = 3
-"""Pictures of a class before the other classes have their turn."""
+"""Pictures of a class in each turn."""
 
 EXAMPLES_PER_CLASS, MAX_EXAMPLES = 2, 120
 """Pictures of classes that have none in another group."""
@@ -27,7 +27,7 @@ Entry = dict[str, Any]
 
 
 def gallery(data: ReportData) -> dict[str, Any]:
-    """The pictures of each group, rare classes first, and a note on how many there are.
+    """The pictures of each group, rare classes first, and a note with their numbers.
 
     The groups are ``gained`` and ``lost``, or ``wrong`` if there is no baseline. ``examples`` are
     pictures of classes that have none in these groups.
@@ -94,7 +94,7 @@ def _prediction(run: RunData, row: int) -> dict[str, Any]:
 
 
 def _without_folder(name: str) -> str:
-    """A file name that does not reveal where on a machine the file was."""
+    """A file name without private folders."""
     path = PurePath(name)
     return "/".join(("…", *path.parts[-2:])) if path.is_absolute() else name
 

@@ -1,4 +1,4 @@
-"""The costs that a run learned, step by step, and what they were computed from."""
+"""The costs that a run learned at each step, and the statistics behind them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from cosen.report.packing import json_number, pack, packed_size
 from cosen.report.run_data import CostSteps
 
 MAX_CHARACTERS = 2_000_000
-"""Of all matrices in the page."""
+"""Largest size of all matrices in the page."""
 
 MAX_STEPS = 200
 """Steps whose matrices are in the page."""

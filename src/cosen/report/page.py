@@ -1,4 +1,4 @@
-"""Render the report as one HTML text with its styles, scripts and data."""
+"""Render the report as one HTML page with its styles, scripts and data."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ STYLES = (
     *("base.css", "page.css", "tables.css", "controls.css", "charts.css", "pictures.css"),
     *("responsive.css", "print.css"),
 )
-"""In this order: later styles override earlier ones."""
+"""Order matters: later styles override earlier ones."""
 
 SCRIPTS = (
     *("format.js", "elements.js", "theme.js", "charts.js", "heatmap.js", "classes.js"),
@@ -37,20 +37,20 @@ SECTIONS = {
 }
 
 FILTERED_FROM = 20
-"""A table of more classes scrolls and has a filter."""
+"""Tables with more classes scroll and have a filter."""
 
 VISIBLE_PICTURES = 14
-"""Pictures of a group that are not folded."""
+"""Pictures of a group that are always visible."""
 
 FULL_SHADE = 0.05
-"""The change of recall with the full shade, if none is larger."""
+"""Smallest change of recall that can have the full shade."""
 
 
 def render(contents: Mapping[str, Any]) -> str:
     """Render a self-contained page.
 
-    The template writes what needs no scripts: verdict, tables and pictures. The scripts draw the
-    charts from the same contents, which are in the page as JSON. Every text is escaped.
+    The template renders the parts without scripts: verdict, tables and pictures. The scripts draw
+    the charts from the same contents, which are in the page as JSON. Every text is escaped.
     """
     contents = as_utf8(contents)
     script = own_script()
@@ -126,7 +126,7 @@ def script_safe_json(value: Any) -> str:
 
 
 def content_security_policy(*scripts: str) -> str:
-    """A policy that allows these scripts and forbids to load anything.
+    """A policy that allows these scripts and no external resources.
 
     Inline styles are allowed because Plotly sets them on the elements it draws.
     """

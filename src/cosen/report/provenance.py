@@ -1,4 +1,4 @@
-"""Where a report comes from: data, split, settings, versions, and the command that repeats it."""
+"""Provenance of a report: data, split, settings, versions, and the command that repeats it."""
 
 import shlex
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from cosen.training.config import TrainConfig
 from cosen.training.records import StartRecord
 
 COMMANDS = ("train", "compare", "reproduce")
-"""Commands that start a run or a study; any other command line is the user's own program."""
+"""Commands that start a run or a study; other command lines are the user's programs."""
 
 MACHINE_SETTINGS = ("data_root", "device", "devices")
 LISTED_SETTINGS = (
     *("data", "split", "imbalance", "validation", "epochs", "objective"),
     *("seed", "method", "options", "network", "network_options"),
 )
-"""Settings that have a line of their own."""
+"""Settings with their own line."""
 
 MAX_FINGERPRINTS = 5
 FINGERPRINT_LENGTH = 12
@@ -93,7 +93,7 @@ def _compared_with(data: ReportData) -> str:
 
 
 def _changed(config: TrainConfig, other: TrainConfig, ignored: tuple[str, ...]) -> dict[str, Any]:
-    """The settings that differ, but for those that are ignored or depend on the machine."""
+    """The settings that differ, except those that are ignored or depend on the machine."""
     others = asdict(other)
     return {
         name: value
@@ -119,7 +119,7 @@ def _settings(values: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """A setting as it is typed, without the folder of a file."""
+    """A setting as on the command line; a file without its folder."""
     if isinstance(value, list | tuple):
         return ",".join(map(_text, value))
     text = str(value)
@@ -127,7 +127,7 @@ def _text(value: Any) -> str:
 
 
 def _time(text: str) -> str:
-    """A time in ISO format as people write it.
+    """A readable form of a time in ISO format.
 
     Example:
         >>> _time("2026-11-16T02:32:04+00:00")

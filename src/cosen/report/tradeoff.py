@@ -1,7 +1,7 @@
 """Logits of test images, which the page shifts towards rare or common classes.
 
-With a shift ``s`` the decision is ``argmax(logits - s * log_frequencies)``: 0 is the model as it
-is, a positive shift favours rare classes.
+With a shift ``s`` the decision is ``argmax(logits - s * log_frequencies)``: 0 does not change the
+model, a positive shift favours rare classes.
 """
 
 from typing import Any
@@ -15,14 +15,14 @@ from cosen.report.run_data import ReportData
 MAX_SAMPLES = 10_000
 
 MAX_CHARACTERS = 1_500_000
-"""Of logits and targets in the page."""
+"""Largest size of the logits and targets in the page."""
 
 MAX_DISTANCE = 100.0
-"""Logits farther below the largest one of an image are all packed as this far below it."""
+"""Largest distance from the largest logit of an image; smaller logits are clipped."""
 
 
 def tradeoff(data: ReportData) -> dict[str, Any] | None:
-    """The logits of the chosen method's first seed; None if too few fit for so many classes."""
+    """The logits of the chosen method's first seed; None if there are too many classes."""
     run = data.first
     target, classes = run.target.numpy(), len(run.data.class_names)
     most = max_samples(classes)
@@ -67,12 +67,12 @@ def sample_rows(target: NDArray[np.int64], most: int) -> NDArray[np.intp]:
     within[order] = np.arange(len(target)) - starts[place[order]]
     wanted = np.maximum(1, np.ceil(counts * share)).astype(np.intp)[place]
     size = counts[place]
-    # the k-th of n is kept where k * wanted / n passes a whole number
+    # the k-th of n is kept if k * wanted / n passes an integer
     return np.flatnonzero((within * wanted) // size != ((within - 1) * wanted) // size)
 
 
 def packable(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Shift logits so that their argmax stays the same after rounding to 16 bits.
+    """Shift logits to keep their argmax after rounding to 16 bits.
 
     The largest of each row becomes 0 and stays at least one step above the others.
     """

@@ -8,7 +8,7 @@ from cosen.report.provenance import different_settings
 from cosen.report.run_data import MethodRuns, ReportData
 
 MAX_NAMES = 3
-"""Classes that a sentence names; the others are counted."""
+"""Largest number of classes that a sentence names; the others are counted."""
 
 MAX_LENGTH = 40
 """Longer names of classes are cut in sentences."""
@@ -32,7 +32,7 @@ def caveats(data: ReportData, *, has_costs: bool, has_tradeoff: bool) -> list[st
         )
     if data.choice is None and data.baseline is not None:
         found.append(
-            "There is only one seed: the interval does not cover differences between trainings."
+            "There is only one seed: the interval does not include the variation between runs."
         )
         if different := different_settings(data):
             found.append(

@@ -55,7 +55,7 @@ NETWORKS = ("auto", "head", "small-cnn")
 EVALUATED_AT_ONCE = 1024
 
 SHARED_WORK = 2**25
-"""Multiplications of a layer from which several threads are faster than one."""
+"""Multiplications of a layer above which several threads are faster than one."""
 
 
 class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -70,7 +70,7 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         costs: One of
 
             - ``"adaptive"``: learned by :class:`~cosen.AdaptiveCosts` on held-out samples. With
-              another loss than cross-entropy it is the same as ``"learned"``.
+              other losses than cross-entropy it is the same as ``"learned"``.
             - ``"learned"``: learned by :class:`~cosen.CostLearner`, as in the paper.
             - ``"H"``: fixed costs from the class frequencies.
             - None: plain training.
@@ -85,10 +85,10 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: Learning rate at the start.
         weight_decay: Weight decay of AdamW.
         validation_fraction: The share of each class on which learned costs are validated: at least
-            two samples of a class with four or more, one of three, none of a smaller class. If
-            that is none at all, they are validated on the training set.
-        objective: What learned costs optimise: ``"balanced"`` (each class counts the same),
-            ``"overall"`` (each sample counts the same), or misclassification costs ξ′, shape
+            two samples of a class with four or more, one of three, none of a smaller class. If all
+            classes are smaller, the training set is used.
+        objective: What learned costs optimise: ``"balanced"`` (classes have equal weight),
+            ``"overall"`` (samples have equal weight), or misclassification costs ξ′, shape
             ``(C, C)``.
         cost_lr: γ_ξ. This and the next five are options of :class:`~cosen.CostLearner` for
             ``"learned"``, with the same defaults.
@@ -212,7 +212,7 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _make_loop(self, array: Array, encoded: Array, weight: Array | None) -> Loop:
-        """Make the training loop for samples, their classes and their weights."""
+        """Create the training loop for samples, their classes and their weights."""
         seed = draw_seed(self.random_state)
         order = torch.Generator().manual_seed(seed)
         inputs = self._inputs(array, fit=True).to(self.device, torch.float32)
@@ -411,9 +411,9 @@ _threads, _fits = 1, 0
 
 @contextmanager
 def few_threads(multiplications: int) -> Iterator[None]:
-    """Use one thread if a step is little work, and restore the number of threads afterwards.
+    """Use one thread if a step is small, and restore the number of threads afterwards.
 
-    On busy cores, threads that wait for one another in every step can take ten times as long.
+    On busy cores, several threads that synchronise in every step can be ten times slower.
     """
     global _threads, _fits
     if multiplications >= SHARED_WORK:

@@ -1,4 +1,4 @@
-"""Checks and conversions of what a user passes to the estimator: X, y, weights and costs."""
+"""Check and convert the arguments of the estimator: X, y, weights and costs."""
 
 import math
 import secrets
@@ -18,7 +18,7 @@ from cosen.errors import InputError
 Array = NDArray[Any]
 
 LISTED = 10
-"""Classes that a message names before it says how many more there are."""
+"""Largest number of classes that a message names."""
 
 
 def encode_labels(y: Array) -> tuple[Array, Array]:
@@ -34,7 +34,7 @@ def encode_labels(y: Array) -> tuple[Array, Array]:
     except TypeError:
         types = sorted({type(label).__name__ for label in y})
         raise InputError(
-            "the labels of CosenClassifier must have one type, so that they can be sorted, "
+            "the labels of CosenClassifier must have one type, to be sortable, "
             f"but y has {' and '.join(types)}"
         ) from None
     if len(classes) < 2:
@@ -69,7 +69,7 @@ def check_finite(X: Array, *, labels: Array | None = None, names: Array | None =
 
 
 def check_sample_weight(sample_weight: ArrayLike, samples: int) -> Array:
-    """Return the weights as an array of shape ``(samples,)``; a number counts for all samples.
+    """Return the weights as an array of shape ``(samples,)``; a number applies to all samples.
 
     Example:
         >>> check_sample_weight([1, 0, 2], 3)
@@ -120,7 +120,7 @@ def draw_seed(random_state: int | np.random.RandomState | None) -> int:
 
 
 def hold_out(encoded: Array, *, share: float, order: torch.Generator) -> Tensor:
-    """Return a mask of the samples to validate on: a share of each class.
+    """Return a mask of the validation samples: a share of each class.
 
     Args:
         encoded: The class of each sample, shape ``(n,)``.
@@ -188,7 +188,7 @@ def class_weights(weights: Mapping[Any, float], classes: list[Any]) -> NDArray[n
 def as_matrix(values: Any, classes: list[Any], *, name: str) -> Tensor:
     """Copy lists, an array, a data frame or a tensor to a tensor.
 
-    A data frame whose rows and columns are named like the classes is put in their order.
+    A data frame with the class names as rows and columns is put in the order of the classes.
     """
     if all(hasattr(values, part) for part in ("to_numpy", "index", "columns")):  # a data frame
         rows, columns = list(values.index), list(values.columns)

@@ -1,1 +1,1 @@
-"""Training: a visible loop, run folders that survive, and what is done with a trained model."""
+"""Training: the loop, run folders that can be resumed, and the use of trained models."""

@@ -1,4 +1,4 @@
-"""Saving the state of a run after each epoch, and continuing from it bit for bit."""
+"""Save the state of a run after each epoch, and resume from it with identical results."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from cosen.training.task import Task
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Writes what a killed run continues from; only the first process writes."""
+    """Writes the state that a stopped run resumes from; only the first process writes."""
 
     run: RunFolder
     task: Task
@@ -45,7 +45,7 @@ class Checkpoint:
         self.fabric.barrier()
 
     def restore(self, loop: Loop) -> None:
-        """Continue from the last checkpoint, if there is one."""
+        """Resume from the last checkpoint, if there is one."""
         state = self.run.checkpoint()
         self.fabric.barrier()  # all processes have read before the first one writes
         if state is None:

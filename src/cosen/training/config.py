@@ -14,7 +14,7 @@ from cosen.data.splits import VALIDATION_SHARE
 from cosen.errors import InputError, choices_hint
 
 TABLES = ("options", "network_options")
-"""Settings that hold settings of their own: ``options.cost_lr``, or a table in TOML."""
+"""Settings with nested settings: ``options.cost_lr``, or a table in TOML."""
 
 
 def _number(value: Any) -> Any:
@@ -40,7 +40,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class TrainConfig:
-    """All settings that decide the result of a run.
+    """All settings that affect the result of a run.
 
     Attributes:
         data: A folder, a CSV, or the name of a dataset.
@@ -48,15 +48,15 @@ class TrainConfig:
         exclude: Classes to exclude.
         skip_broken: Skip images that cannot be decoded.
         split: ``auto`` (official splits if the data has them, else ``fraction:0.8``),
-            ``official``, ``fraction:0.6``, ``count:30``, ``count:30/50`` (training images / at
-            most so many test images), ``fold:1/3``, or ``fold:seed/3`` (the seed selects the fold).
+            ``official``, ``fraction:0.6``, ``count:30``, ``count:30/50`` (training images / largest
+            number of test images), ``fold:1/3``, or ``fold:seed/3`` (the seed selects the fold).
         imbalance: Which part of the training set to keep, such as ``odd:0.1``.
         validation: The share of the training set held out for validation.
         seed: Fixes the split, the initial weights and the order of images.
         method: The name of a method.
         options: Options of the method, such as ``cost_lr``.
-        objective: What validation measures: ``balanced`` (each class counts the same),
-            ``overall`` (each image counts the same), or a CSV of misclassification costs.
+        objective: What validation measures: ``balanced`` (classes have equal weight), ``overall``
+            (images have equal weight), or a CSV of misclassification costs.
         network: ``auto``, or the name of a network.
         network_options: Options of the network, such as ``reading`` of the paper's network.
         weights: A file of pretrained weights, or ``vgg16`` to download them.
@@ -129,7 +129,7 @@ TrainConfig.__init__ = _init_with_plain_errors  # type: ignore[method-assign]
 def make_config(values: Mapping[str, Any], *, base: TrainConfig | None = None) -> TrainConfig:
     """Return a configuration with these values instead of the defaults (or those of ``base``).
 
-    Texts are converted to the type of the setting, so they may come from a command line. An
+    Strings are converted to the type of the setting, so they may come from a command line. An
     unknown name raises an error that suggests the closest one.
 
     Example:
@@ -173,7 +173,7 @@ RULES = {
     "bool_type": "must be true or false",
     "value_error": "{error}",
 }
-"""What a setting must be, by the type of pydantic's error."""
+"""Requirements of settings, by the type of pydantic's error."""
 
 
 def explain(error: ValidationError) -> str:

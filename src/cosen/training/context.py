@@ -1,4 +1,4 @@
-"""What a method trains with: the data, the run folder, and the steps that methods share."""
+"""The context of a method: the data, the run folder, and the steps that methods share."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -43,11 +43,11 @@ OUTPUT_TOLERANCE = 0.05
 
 @dataclass(frozen=True)
 class RunContext:
-    """One run, as a method sees it."""
+    """The part of a run that a method uses."""
 
     config: TrainConfig
     task: Task  # the data and the network
-    setting: Setting  # what the method knows about the data
+    setting: Setting  # facts about the data
     run: RunFolder
     fabric: Fabric  # device, precision and processes
     callbacks: Callbacks
@@ -55,7 +55,7 @@ class RunContext:
 
     @cached_property
     def setting_with_baseline(self) -> Setting:
-        """The setting with the baseline's outputs for the validation images, if there is one."""
+        """The setting with the outputs of the baseline, if any, for the validation images."""
         if self.baseline is None:
             return self.setting
         network = self.baseline_classifier().network
@@ -68,7 +68,7 @@ class RunContext:
         return self.fabric.is_global_zero
 
     def make_loop(self, method: NetworkMethod, samples: Samples | None = None) -> Loop:
-        """Make the training loop of a method, continued from a checkpoint if there is one.
+        """Create the training loop of a method, resumed from a checkpoint if there is one.
 
         ``samples`` replace the training images.
         """
@@ -182,7 +182,7 @@ class RunContext:
         self.fabric.barrier()
 
     def finish(self, *, seconds: float) -> None:
-        """Evaluate the model that was kept on validation and test, and write the results."""
+        """Evaluate the best model on validation and test, and write the results."""
         classifier, model = load_model(self.run.path, network=self.task.own_network)
         network = self.fabric.setup_module(classifier.network)
         val = self._run_network(network, self.task.splits.val)
@@ -193,7 +193,7 @@ class RunContext:
             self._write_results(val, test, temperature, seconds)
 
     def finish_scores(self, scores: Scores, *, seconds: float) -> None:
-        """Write the results of a classifier that is not a network; it leaves no model."""
+        """Write the results of a classifier that is not a network; there is no model file."""
 
         def outputs(part: Literal["val", "test"]) -> Outputs:
             features, labels = self.samples(part)
@@ -209,7 +209,7 @@ class RunContext:
     def _write_results(
         self, val: Outputs, test: Outputs, temperature: float, seconds: float
     ) -> None:
-        """Write predictions, thumbnails and metrics. The metrics come last: they end a run."""
+        """Write predictions, thumbnails and metrics. The metrics are last: they finish the run."""
         task, splits = self.task, self.task.splits
         val_names, test_names = map(printable, splits.val.names), map(printable, splits.test.names)
         names = ImageNames(val=tuple(val_names), test=tuple(test_names))
@@ -252,7 +252,7 @@ class RunContext:
         )
 
     def _retrained_network(self, method: Method) -> nn.Module:
-        """The baseline's network with a new output layer, all else frozen."""
+        """The baseline's network with a new output layer; other layers are frozen."""
         network = self.baseline_classifier().network
         output = self.linear_output(method, network)
         assert isinstance(network, Network)
@@ -278,7 +278,7 @@ class RunContext:
 
 
 class OutputOnly(nn.Module):
-    """A network from its penultimate features on; ``whole`` is all of it."""
+    """The part of a network after its penultimate features; ``whole`` is the whole network."""
 
     def __init__(self, whole: Network) -> None:
         super().__init__()
@@ -290,7 +290,7 @@ class OutputOnly(nn.Module):
 
 
 def make_setting(config: TrainConfig, task: Task) -> Setting:
-    """Return what a method knows about the data."""
+    """Return the facts about the data that a method knows."""
     return Setting(
         class_counts=task.splits.train.class_counts,
         class_names=task.model.class_names,
@@ -307,7 +307,7 @@ def _with_output_layer(task: Task, method: NetworkMethod, setting: Setting) -> T
         return task
     if "output" in task.model.options:
         raise InputError(
-            f"method {method.name} has an output layer of its own: remove network_options.output"
+            f"method {method.name} has its own output layer: remove network_options.output"
         )
     options = task.model.options | {"output": "cosine", "output_scale": scale}
     return replace(task, model=task.model.changed(options=options))
@@ -320,7 +320,7 @@ def check_baseline(baseline: RunFolder, config: TrainConfig, task: Task) -> None
     record = baseline.record()
     trained, data, problem = record.config, record.prepared, None
     if trained.method != "baseline":
-        problem = f"was trained with {trained.method}: give a run of the baseline"
+        problem = f"was trained with {trained.method}: use a run of the baseline"
     elif data.fingerprint != task.fingerprint:
         problem = (
             "was trained on other data or another split: use the same --seed, --split, "

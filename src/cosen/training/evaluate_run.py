@@ -42,7 +42,7 @@ def evaluate_run(
         data_root: The folder of named datasets.
         exclude: Classes of the data to exclude.
         objective: What ``error`` measures; by default what the run measured.
-        network: Makes the network, if the run trained one of your own.
+        network: Creates the network, if the run trained a custom one.
         options: ``skip_broken``, ``batch_size``, ``device`` and ``progress``, as for
             :func:`~cosen.training.predict.predict_images`.
     """
@@ -52,8 +52,8 @@ def evaluate_run(
     found = _with_classes_of(info, open_data(data, root=data_root, exclude=exclude))
     if isinstance(data, str | Path) and _is_same(str(data), record.config.data):
         _log.warning(
-            "%s is the data that the run was trained on: these metrics are too good; without DATA "
-            "you get those of its test images",
+            "%s is the data that the run was trained on, so these metrics are too optimistic; "
+            "omit DATA to use the test images of the run",
             data,
         )
     found, logits = image_logits(classifier, info, found, **options)

@@ -1,4 +1,4 @@
-"""Evaluating a network on a split, with all processes, and the metrics of its outputs."""
+"""Evaluate a network on a split, with all processes, and compute metrics of its outputs."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Exporting a trained model as ONNX, to run it without PyTorch or cosen.
+"""Export a trained model as ONNX, to run it without PyTorch or cosen.
 
 Costs are used in training only, so the graph is that of a plain network.
 """
@@ -29,7 +29,7 @@ TOLERANCE = 1e-4
 """Largest difference from PyTorch's outputs, relative to the largest output if above 1."""
 
 BATCHES = (1, 5)
-"""Batch sizes that an export is checked with."""
+"""Batch sizes for checking an export."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def export_onnx(
     Args:
         run: The run folder.
         out: The file.
-        network: Makes the network, if the run trained one of your own.
+        network: Creates the network, if the run trained a custom one.
     """
     needed = ("onnx", "onnxruntime", "onnxscript")
     for name in needed:

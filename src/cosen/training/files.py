@@ -1,4 +1,4 @@
-"""Writing files atomically."""
+"""Write files atomically."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ from cosen.errors import RunError
 def write_whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to, which replaces ``path`` once it is on disk.
 
-    Whatever happens, ``path`` holds either the old or the complete new content.
+    ``path`` always has either the old or the complete new content.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -52,7 +52,7 @@ def _umask() -> int:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its parents, unless it exists."""
+    """Create a folder and its parents if they do not exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -65,6 +65,6 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_with(path: Path, write: Callable[[Path], object]) -> None:
-    """Let a function write a file atomically."""
+    """Write a file atomically with a function."""
     with write_whole(path) as partial:
         write(partial)

@@ -46,7 +46,7 @@ class LoopSettings:
 
     @classmethod
     def of(cls, config: TrainConfig) -> Self:
-        """Return those of a run."""
+        """Return the loop settings of a run."""
         return cls(**{field.name: getattr(config, field.name) for field in fields(cls)})
 
 
@@ -58,7 +58,7 @@ class Callbacks:
         reading: Called while images are read, with the number done and the total.
         batch: Called after each batch, with the number done and the total of all epochs.
         epoch: Called after each epoch.
-        phase: Called with a title when something else starts: tuning, or training a baseline.
+        phase: Called with a title when another phase starts: tuning, or training a baseline.
     """
 
     reading: Callable[[int, int], None] | None = None
@@ -75,14 +75,14 @@ class Loop:
         loss: Called with logits and targets. :class:`~cosen.costs.LearnedCosts` take a step after
             each epoch. Losses per sample are averaged with the sample weights of the batch.
         optimizer: Updates the network.
-        settings: Epochs, learning rate and the like.
+        settings: Epochs, learning rate and other settings.
         batches: Returns the training batches of an epoch; they have a length.
         validate: Returns the outputs of a network for the validation samples; None if there are
             no validation samples.
         objective: What validation measures.
-        class_counts: Training samples per class, which decide what classes are rare.
-        fabric: Device, precision and processes; None to train in place, in this process.
-        begin_epoch: Called before each epoch with the share of epochs that are done.
+        class_counts: Training samples per class; they decide which classes are rare.
+        fabric: Device, precision and processes; None to train in this process.
+        begin_epoch: Called before each epoch with the share of finished epochs.
         end_epoch: Called after each epoch, before the callback, to save the state.
         callbacks: Called with progress.
 
@@ -123,7 +123,7 @@ class Loop:
         self.best_error, self.best_epoch = math.inf, 0
 
     def fit(self) -> None:
-        """Train until the last epoch, or until the validation error has stopped to improve."""
+        """Train until the last epoch, or until the validation error stops improving."""
         epochs = self.settings.epochs
         while len(self.history) < epochs and not self._is_out_of_patience():
             start, done = time.perf_counter(), len(self.history)
@@ -182,16 +182,16 @@ class Loop:
 
     @property
     def evaluated(self) -> nn.Module:
-        """The network that is validated and kept: the average, if there is one."""
+        """The network that is validated and saved: the average, if there is one."""
         return self.network if self.average is None else self.average
 
     @property
     def bare_evaluated(self) -> nn.Module:
-        """The same without wrappers."""
+        """The validated network without wrappers."""
         return self.bare_network if self.average is None else self.average.module
 
     def state(self) -> dict[str, Any]:
-        """Return what a later :meth:`load_state` needs to continue; the same in all processes."""
+        """Return the state that :meth:`load_state` restores; the same in all processes."""
         return {
             "network": self.bare_network.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
@@ -203,7 +203,7 @@ class Loop:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
+        """Restore a state."""
         self.bare_network.load_state_dict(state["network"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])
@@ -233,7 +233,7 @@ class Loop:
         if outputs is not None:
             confusion = outputs.confusion()
             error = self.objective.error(confusion)
-            # of epochs that noise does not separate, the later one is better: it trained longer
+            # if epochs differ only by noise, the later one is better: it trained longer
             best = error <= self.best_error + self.objective.noise(confusion)
             if error < self.best_error:
                 self.best_error, self.best_epoch = error, epoch
@@ -260,7 +260,7 @@ class Loop:
         return 0 < self.settings.patience <= len(self.history) - self.best_epoch
 
     def _synchronised(self, is_last: bool) -> AbstractContextManager[Any]:
-        """Gradients are exchanged between processes only with the last batch of a step."""
+        """Exchange gradients between processes only with the last batch of a step."""
         if self.fabric is None:
             return nullcontext()
         return self.fabric.no_backward_sync(self.network, enabled=not is_last)  # type: ignore[arg-type]
@@ -285,7 +285,7 @@ class Loop:
 
 
 class Diverged(RunError):
-    """Training whose loss is no longer finite."""
+    """Training with a loss that is not finite."""
 
 
 @contextmanager
@@ -303,7 +303,7 @@ def rare_classes(class_counts: Tensor) -> list[int]:
 
 
 def make_optimizer(network: nn.Module, config: TrainConfig) -> Optimizer:
-    """Make SGD with momentum, or AdamW, for the parameters that are not frozen."""
+    """Create SGD with momentum, or AdamW, for the parameters that are not frozen."""
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     if config.optimizer == "adamw":
         return AdamW(trained, lr=config.lr, weight_decay=config.weight_decay)

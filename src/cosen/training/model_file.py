@@ -18,11 +18,11 @@ from cosen.training.files import write_with
 from cosen.training.records import ModelInfo
 
 OWN = "own"
-"""The name of a network that is the user's own module."""
+"""The name of a custom network."""
 
 
 class ImageClassifier(nn.Module):
-    """Maps images to logits: a network, with a frozen backbone below it if it has one."""
+    """Maps images to logits: an optional frozen backbone, then a network."""
 
     def __init__(self, network: nn.Module, backbone: nn.Module | None = None) -> None:
         super().__init__()
@@ -79,12 +79,12 @@ def make_network(
     *,
     own: Callable[[], nn.Module] | None = None,
 ) -> Network:
-    """Make a network with random weights, by its name or with the user's function ``own``."""
+    """Create a network with random weights, by its name or with the user's function ``own``."""
     if name != OWN:
         return build_network(name, num_classes=num_classes, **options)
     if own is None:
         raise RunError(
-            "the run trained a network of your own: use it from Python, with "
+            "the run trained a custom network: use it from Python, with "
             "cosen.load(folder, network=...)"
         )
     network = as_network(own())
@@ -98,7 +98,7 @@ def load_model(
 ) -> tuple[ImageClassifier, ModelInfo]:
     """Load the classifier of a run, in evaluation mode on the CPU, and its ``model.json``.
 
-    ``network`` makes the network, if the run trained one of the user's own.
+    ``network`` creates the network, if the run trained a custom one.
     """
     info = load_info(folder)
     classifier = build_classifier(info, network)
@@ -115,8 +115,8 @@ def load_model(
 def calibrated_temperature(logits: Tensor, target: Tensor) -> float:
     """Return the temperature with the lowest cross-entropy on validation, shrunk towards 1.
 
-    The shrinkage has the weight of ten samples, so that a few samples have little effect. Without
-    any error, confidence is never raised.
+    The shrinkage has the weight of ten samples, so few samples have little effect. If no prediction
+    is wrong, the temperature does not raise confidence.
     """
     if not len(target):
         return 1.0

@@ -1,4 +1,4 @@
-"""Predicting new images: classes, probabilities, and decisions by misclassification costs.
+"""Predict new images: classes, probabilities, and decisions by misclassification costs.
 
 Only the model files of a run are needed, and loading them runs no code.
 """
@@ -29,7 +29,7 @@ from cosen.training.run_folder import RunFolder
 from cosen.training.task import resolve_device
 
 Prior = Mapping[str, float] | Literal["balanced", "training"]
-"""The share of each class where the model is used: by name, all equal, or as in training."""
+"""Class shares where the model is used: by name, all equal, or as in training."""
 
 _log = logging.getLogger("cosen")
 
@@ -83,14 +83,15 @@ def predict_images(
         run: The run folder, or any folder with ``model.json`` and ``model.safetensors``.
         images: Files and folders; all files below a folder are used, except hidden ones.
         top: Number of most probable classes to return.
-        calibrated: Divide the logits by the temperature that was fitted on validation. The order
-            of the classes stays the same.
+        calibrated: Divide the logits by the temperature that was fitted on validation. The order of
+            the classes does not change.
         prior: The shares of the classes where the model is used, in any unit; see
             :func:`correct_prior` for the assumptions. None and ``"training"`` change nothing.
         misclassification_costs: ξ′, row = true class, shape ``(C, C)``. The decision is then the
             class with the lowest expected cost instead of the most probable class.
-        network: Makes the network, if the run trained one of your own.
-        skip_broken: Skip files that cannot be decoded, with a warning; else an error names all.
+        network: Creates the network, if the run trained a custom one.
+        skip_broken: Skip files that cannot be decoded, with a warning; otherwise an error lists
+            them all.
         batch_size: Images per batch.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         progress: Callback for progress.

@@ -1,4 +1,4 @@
-"""Typed records: the JSON files of a run folder, each with one reader and one writer."""
+"""Typed records: the JSON files of a run folder."""
 
 import platform
 import sys
@@ -33,7 +33,7 @@ class _Frozen(BaseModel):
 
 
 class Record(_Frozen):
-    """A record that is one JSON file in a folder."""
+    """A record with its own JSON file."""
 
     FILE: ClassVar[str]
 
@@ -45,7 +45,7 @@ class Record(_Frozen):
     def read(
         cls, folder: Path, *, missing: str = "the run is not finished; resume it with --resume"
     ) -> Self:
-        """Read the file; ``missing`` says in the message why there may be no such file."""
+        """Read the file; ``missing`` is the error message if there is no such file."""
         path = folder / cls.FILE
         try:
             return cls.model_validate_json(path.read_bytes())
@@ -72,14 +72,14 @@ class SplitCounts(_Frozen):
 
 
 class DataRecord(_Frozen):
-    """What is known of a run once its data was read."""
+    """Facts about the data of a run."""
 
     fingerprint: str  # changes with any image, label or split
     class_names: tuple[str, ...]
     class_counts: SplitCounts
     network: str
     size: tuple[int, int, int]  # height, width and channels
-    misclassification_costs: tuple[tuple[float, ...], ...] | None = None  # that a CSV had
+    misclassification_costs: tuple[tuple[float, ...], ...] | None = None  # from a CSV
 
 
 class TuningRecord(_Frozen):
@@ -103,7 +103,7 @@ class StartRecord(Record):
 
     @classmethod
     def now(cls, config: TrainConfig, **values: Any) -> Self:
-        """Make the record of a run or a study that starts now."""
+        """Create the record of a run or a study that starts now."""
         libraries = ("torch", "numpy", "pillow", "lightning-fabric", "kornia", "scikit-learn")
         versions = {name: version(name) for name in libraries}
         return cls(
@@ -118,13 +118,13 @@ class StartRecord(Record):
 
 
 class RunRecord(StartRecord):
-    """``run.json``: how a run was started, and what it found."""
+    """``run.json``: how a run was started, and facts found while it ran."""
 
     FILE = "run.json"
 
     baseline: str | None = None  # the folder of the baseline, if one was given
     tuning: TuningRecord | None = None  # if options were chosen
-    data: DataRecord | None = None  # once it was read
+    data: DataRecord | None = None  # after it was read
     seconds: float | None = None  # training time with that of the baseline, at the end
     temperature: float | None = None  # divides the logits to calibrate them, at the end
 
@@ -132,12 +132,12 @@ class RunRecord(StartRecord):
     def prepared(self) -> DataRecord:
         """Facts about the data of a run that has read it."""
         if self.data is None:
-            raise RunError(f"{self.FILE} says nothing about the data: the run is not finished")
+            raise RunError(f"{self.FILE} has no record of the data: the run is not finished")
         return self.data
 
     @property
     def objective(self) -> Objective:
-        """What validation measured; misclassification costs as they were when the run started."""
+        """What validation measured; misclassification costs are those at the start of the run."""
         costs = None if self.data is None else self.data.misclassification_costs
         return Objective.of(self.config.objective if costs is None else costs)
 
@@ -147,7 +147,7 @@ class Metrics(_Frozen):
 
     samples: int
     error: float | None  # what the objective measures, 0 (perfect) to 1
-    accuracy: float | None  # share of images that are right
+    accuracy: float | None  # share of correct images
     mean_recall: float | None  # over classes
     rare_recall: float | None  # mean recall of the rarest third of the classes
     g_mean: float | None  # geometric mean of the recalls
@@ -182,7 +182,7 @@ class ImageNames(Record):
 
 
 class ModelInfo(Record):
-    """``model.json``: what is needed besides the weights to use a model.
+    """``model.json``: the facts needed to use the weights of a model.
 
     ``features`` is empty if the network takes images, ``"vgg16"`` if it takes the features of
     VGG-16's convolutions, or the name of a network whose penultimate features it takes. The network

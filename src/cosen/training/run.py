@@ -35,7 +35,7 @@ OTHER_FAILED = "another process of this run has failed"
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a user can pass besides settings.
+    """Objects that a user can pass in addition to settings.
 
     A method that starts from a baseline uses the finished run in ``baseline``, on the same split.
     Without it, a baseline is trained first, in the run folder.
@@ -45,7 +45,7 @@ class Inputs:
     method: Method | None = None  # instead of config.method
     network: Callable[[], nn.Module] | None = None  # instead of config.network
     baseline: Path | None = None
-    model: ModelInfo | None = None  # chosen before, for the same data and settings
+    model: ModelInfo | None = None  # chosen earlier, for the same data and settings
 
 
 def train_run(
@@ -61,7 +61,7 @@ def train_run(
     Args:
         config: The settings.
         out: The run folder.
-        resume: Continue a run that was stopped; its own settings are used.
+        resume: Resume a run that was stopped, with its own settings.
         inputs: Data, method, network or baseline as objects.
         callbacks: Called with progress.
     """
@@ -90,7 +90,7 @@ def train_run(
 
 
 def check_config(config: TrainConfig, method: Method) -> None:
-    """Raise an error for settings that are wrong whatever the data is."""
+    """Raise an error for settings that are wrong for any data."""
     resolve_device(config.device)
     if config.imbalance:
         parse_imbalance(config.imbalance)
@@ -102,7 +102,7 @@ def check_config(config: TrainConfig, method: Method) -> None:
         processes = int(os.environ["WORLD_SIZE"])
     if isinstance(method, CosenPaper) and method.trials and processes > 1:
         raise InputError(
-            f"trials need a run in one process, but this one has {processes}: find the options "
+            f"trials need a run in one process, but this one has {processes}: choose the options "
             "with cosen tune first, then train with --config tuned.toml"
         )
 
@@ -134,7 +134,7 @@ def _session(
             yield fabric
         except Exception as error:
             if first and not run.has_checkpoint:
-                # nothing was learned yet: the folder is free again
+                # nothing was learned yet: free the folder
                 (run.path / RunRecord.FILE).unlink(missing_ok=True)
                 shutil.rmtree(run.path / "tensorboard", ignore_errors=True)
             if fabric.global_rank and isinstance(error, RuntimeError):
@@ -143,14 +143,14 @@ def _session(
                 epochs = len(run.history())
                 raise RunError(f"{error}; epochs 1 to {epochs} are kept in {run.path}") from error
             raise
-        gc.collect()  # what still refers to the process group may abort the interpreter
+        gc.collect()  # remaining references to the process group may abort the interpreter
         if fabric.world_size > 1 and torch.distributed.is_initialized():
             torch.distributed.barrier()
             torch.distributed.destroy_process_group()
 
 
 def make_fabric(config: TrainConfig) -> Fabric:
-    """Make Lightning Fabric for the device, the precision and the number of processes."""
+    """Create Lightning Fabric for the device, the precision and the number of processes."""
     device = resolve_device(config.device)
     half = resolve_precision(config.precision, device) == torch.bfloat16
     devices, nodes = config.devices, 1
@@ -200,11 +200,11 @@ def _prepare(
 
 
 def _train_baseline(context: RunContext, method: Method) -> RunFolder:
-    """Train the baseline in the run folder, unless it is there."""
+    """Train the baseline in the run folder, unless it exists."""
     run, fabric, callbacks = context.run, context.fabric, context.callbacks
     inner = RunFolder(run.path / "baseline")
     config = replace(context.config, method=Baseline.name, options={})
-    # only one process looks, because it may remove the folder
+    # only one process checks it, because it may remove the folder
     is_same = fabric.is_global_zero and inner.has_run and inner.record().config == config
     if fabric.broadcast(is_same and inner.is_finished):
         return inner
@@ -235,7 +235,7 @@ def _data_record(task: Task) -> DataRecord:
 
 
 def is_first_process() -> bool:
-    """Whether this process writes the files; known before the processes have met."""
+    """Whether this process writes the files; works before the process group exists."""
     return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
 
 

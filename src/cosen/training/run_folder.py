@@ -1,4 +1,4 @@
-"""The run folder: all that training leaves, and all that later commands read.
+"""The run folder: written by training, read by all later commands.
 
 | file | contents |
 |---|---|
@@ -42,7 +42,7 @@ class RunFolder:
 
     @classmethod
     def existing(cls, path: Path | str) -> "RunFolder":
-        """Return a folder that holds a run; raise an error for any other."""
+        """Open a run folder; raise an error if it has no run."""
         run = cls(path)
         if not (run.path / "run.json").is_file():
             runs = sorted(run.path.glob("runs/*/*/run.json"))
@@ -54,7 +54,7 @@ class RunFolder:
     def in_use(self) -> Iterator[None]:
         """Lock the folder for writing; a second process gets an error.
 
-        A folder that stays empty is removed.
+        An empty folder is removed afterwards.
         """
         ancestors = [self.path, *self.path.parents]
         made = [folder for folder in ancestors if not folder.exists()]
@@ -137,7 +137,7 @@ class RunFolder:
         write_with(file, lambda path: save_file(tensors, path, metadata=numbers))
 
     def write_checkpoint(self, state: dict[str, Any]) -> None:
-        """Keep the state, and the one before it."""
+        """Write the state, and keep the previous one."""
         last, before = self.path / "checkpoint.pt", self.path / "checkpoint-before.pt"
         write_with(self.path / "checkpoint-new.pt", lambda path: torch.save(state, path))
         if last.exists():

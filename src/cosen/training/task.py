@@ -1,4 +1,4 @@
-"""Preparing a run: splits, inputs, and the network that fits them."""
+"""Prepare a run: splits, inputs, and a suitable network."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -74,8 +74,8 @@ class Task:
     ) -> Iterable[Batch]:
         """Return the batches of a split, as images or features; see :class:`Batches`.
 
-        ``class_draws`` is how often each class is drawn, relative to the others, shape ``(C,)``;
-        None draws each sample once.
+        ``class_draws`` is the relative sampling rate of each class, shape ``(C,)``; None uses each
+        sample once.
         """
         chances = None if class_draws is None else torch.from_numpy(class_draws[part.labels])
         if self.features is None:
@@ -103,11 +103,11 @@ class Task:
 
     def feature_rows(self, part: LabelledImages) -> Tensor:
         """Return the rows of a split in :attr:`features`."""
-        # features are in the order of the decoded data, whose rows ascend
+        # features are in the order of the decoded data, which is sorted by row
         return torch.from_numpy(np.searchsorted(self.decoded.data.rows, part.rows))
 
     def network(self, config: TrainConfig) -> nn.Module:
-        """Make the network, with random or pretrained weights."""
+        """Create the network, with random or pretrained weights."""
         model, classes = self.model, len(self.model.class_names)
         network = make_network(model.network, classes, model.options, own=self.own_network)
         if config.weights and self.backbone is None:
@@ -136,9 +136,9 @@ def make_task(
     Args:
         config: The settings.
         data: The data, if ``config.data`` does not name it.
-        network: Makes the user's own network, instead of ``config.network``.
-        model: Network and preprocessing, if they were chosen before for the same data.
-        objective: The objective, if misclassification costs were read before.
+        network: Creates a custom network, instead of ``config.network``.
+        model: Network and preprocessing, if they were chosen earlier for the same data.
+        objective: The objective, if misclassification costs were read earlier.
         progress: Callback for progress.
     """
     if data is None:
@@ -202,8 +202,8 @@ def make_task(
 def parse_split(text: str, data: LabelledImages) -> Split:
     """Parse a split such as ``fraction:0.6`` or ``fold:1/3``.
 
-    Folds are numbered from 1. With ``fold:seed/3`` the seed selects the fold, so that three seeds
-    are one cross-validation.
+    Folds are numbered from 1. With ``fold:seed/3`` the seed selects the fold: three seeds are one
+    cross-validation.
     """
     kind, _, value = text.partition(":")
     try:

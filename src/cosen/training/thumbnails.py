@@ -1,7 +1,7 @@
-"""Small pictures of test images, stored with a run so that its report does not need the data.
+"""Small pictures of test images, stored with a run: its report does not need the data.
 
 ``thumbnails.json`` has images that the run got wrong, rare classes first, and a few of each class
-that it got right, by their rows in the test split. Their number and size are bounded.
+that it got right, by their rows in the test split. Their number and size are limited.
 """
 
 import base64
@@ -29,7 +29,7 @@ MOST_WRONG, MOST_RIGHT = 240, 120
 RIGHT_OF_A_CLASS = 2
 
 AT_ONCE = 6
-"""Images of a class that are taken before those of other classes."""
+"""Images of a class in each turn."""
 
 ROOM_FOR_WRONG, ROOM_FOR_RIGHT = 400_000, 180_000
 """Characters; fewer pictures are kept if they compress badly."""
@@ -59,7 +59,7 @@ def write_thumbnails(
         pixels: uint8, shape ``(images in the store, height, width, channels)``.
         test: The test split.
         predicted: Predicted class of each test image, shape ``(n,)``.
-        class_counts: Training images per class, which decide what is rare.
+        class_counts: Training images per class; they decide which classes are rare.
     """
     labels = test.labels
     wrong = np.flatnonzero(predicted != labels)
@@ -82,7 +82,7 @@ def write_thumbnails(
             size = len(json.dumps(found))
             if size <= room:
                 return found
-            most = len(taken) * room // size  # round robin again, so that every class keeps some
+            most = len(taken) * room // size  # round robin again: every class keeps some
 
     found = fitting(wrong, MOST_WRONG, ROOM_FOR_WRONG)
     found |= fitting(right, MOST_RIGHT, ROOM_FOR_RIGHT)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.training
 
 
 def test_the_test_set_takes_no_part(tmp_path, config, monkeypatch):
-    """Neither in the folds nor in any batch of images that is asked for."""
+    """No test image is in a fold or in a batch."""
     task = make_task(make_config({"network": "small-cnn"}, base=config))
     test_rows = set(task.splits.test.rows.tolist())
     pool = training_pool(task.splits.train, task.splits.val)
@@ -44,7 +44,7 @@ def test_the_test_set_takes_no_part(tmp_path, config, monkeypatch):
 
 
 def test_features_of_a_fold_do_not_know_what_it_holds_out(tmp_path, config, monkeypatch):
-    """The network that gives a fold's features is trained on the fold's training part alone."""
+    """The network that computes the features of a fold is trained on its training part only."""
     trained = []
     learn = folds_module.learn_features
 
@@ -73,7 +73,7 @@ def made(labels, groups=None):
 
 
 def counts(parts):
-    """By fold, how many images of the rare class it trains on and holds out."""
+    """Number of training and held-out images of the rare class, by fold."""
     return sorted(
         (int((fold.train.labels == 1).sum()), int((fold.held_out.labels == 1).sum()))
         for fold in parts

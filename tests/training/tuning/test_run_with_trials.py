@@ -34,7 +34,7 @@ def config(config, monkeypatch):
 
 
 def test_it_trains_with_what_was_chosen(tmp_path, config, made_up_errors):
-    """The chosen options are the run's, and the search leaves no other trace in its result."""
+    """The run uses the chosen options; the search has no other effect on its result."""
     made_up_errors(lambda costs, fold: 0.1 if costs["cost_lr"] not in (0.0, 1.0) else 0.5)
     said = []
     run = train_run(config, tmp_path / "run", callbacks=Callbacks(phase=said.append))
@@ -78,7 +78,7 @@ def test_a_stopped_search_goes_on_and_a_finished_one_is_not_repeated(tmp_path, c
 
 
 def test_the_test_images_take_no_part(tmp_path, config, monkeypatch):
-    """All that the search ever asks for is in the training pool."""
+    """The search uses images of the training pool only."""
     task = make_task(config)
     pool = {*task.splits.train.rows.tolist(), *task.splits.val.rows.tolist()}
     used, real, tune = set(), Task.batches, tuning.tune
@@ -113,7 +113,7 @@ def test_misclassification_costs_decide(tmp_path, config):
 
 
 def test_a_users_own_method_object_and_network(tmp_path, config, made_up_errors):
-    """It is resumed with the object, and still trains with what was chosen."""
+    """It is resumed with the object, and still trains with the chosen options."""
     made_up_errors(lambda costs, fold: 0.1 if costs["cost_lr"] not in (0.0, 1.0) else 0.5)
 
     def network():

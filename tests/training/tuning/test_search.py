@@ -1,4 +1,4 @@
-"""The search: where it starts, which options it varies, which trials it stops early."""
+"""The search: its first trials, the options it varies, and the trials it stops early."""
 
 import math
 

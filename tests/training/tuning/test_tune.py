@@ -1,4 +1,4 @@
-"""Tuning as a whole: real small searches on the digits."""
+"""Complete tuning: small searches on the digits."""
 
 import json
 import logging
@@ -82,7 +82,7 @@ def test_misclassification_costs_decide(tmp_path, config):
         ({"options.no_such": 1}, {}, "has no option 'no_such'"),
         ({"method": "smote"}, {}, "tune is for the method cosen-paper, but the method is smote"),
         ({"method": "cosen-hinge"}, {}, "but the method is cosen-hinge: remove that setting"),
-        ({"options.trials": 5}, {}, "options.trials is for cosen train: give --trials instead"),
+        ({"options.trials": 5}, {}, "options.trials is for cosen train: use --trials instead"),
         (
             {"options": dict.fromkeys(SEARCHED, 0.5) | {"acceptance": "always"}},
             {},

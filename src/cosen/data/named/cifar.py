@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100, read safely from their pickled batches.
 
 A pickle can call any function. Only the few names that an array of bytes needs are allowed here;
-any other name is an error before it is looked up.
+any other name raises an error and is not imported.
 """
 
 import logging
@@ -83,10 +83,10 @@ def _text(value: Any) -> str:
 def _cifar(
     name: str, folder: str, *, train: tuple[str, ...], test: str, meta: str, kind: str
 ) -> NamedDataset:
-    """Describe one of the two datasets by its file names and the prefix of its keys."""
+    """Return one of the two datasets, given its file names and the prefix of its keys."""
     where = (
         f"Run 'cosen fetch {name}', or get the Python version from "
-        f"https://www.cs.toronto.edu/~kriz/cifar.html and unpack it, so that {folder}/ is below "
+        f"https://www.cs.toronto.edu/~kriz/cifar.html and unpack it: {folder}/ must be below "
         "the data root."
     )
 

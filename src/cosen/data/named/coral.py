@@ -27,7 +27,7 @@ YEARS = {"2008-2009": {"2008": "train", "2009": "test"}, "2008": {"2008": ""}}
 
 
 def _load_mlc(root: Path, variant: str | None = None) -> LabelledImages:
-    """Patches of 224×224 pixels around about 200 points in each of some 690 images per year.
+    """Patches of 224×224 pixels around about 200 points per image; about 690 images per year.
 
     Layout: a folder for each year (directly or in the folder of its archive), with an
     ``<image>.jpg.txt`` next to each ``<image>.jpg``. Comments begin with ``#``; each other line is

@@ -1,4 +1,4 @@
-"""Description of a named dataset, and search for its files below the data root."""
+"""The type of named datasets, and the search for their files below the data root."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class NamedDataset:
 
 
 class MissingFilesError(DataError):
-    """Files of a named dataset are missing; :func:`load_named` adds where to get them."""
+    """Missing files of a named dataset; :func:`load_named` adds where to get them."""
 
 
 def find_file(folder: Path, name: str, suffixes: Sequence[str] = ("",)) -> Path | None:

@@ -68,7 +68,7 @@ def read_idx(path: Path) -> np.ndarray:
 
 
 def _idx_dataset(name: str, class_names: tuple[str, ...], where: str) -> NamedDataset:
-    """Describe a dataset of four IDX files."""
+    """Return a dataset of four IDX files."""
 
     def load(root: Path, _variant: str | None = None) -> LabelledImages:
         kinds = ("images-idx3-ubyte", "labels-idx1-ubyte")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALL_IMAGES = "all"
-"""Given instead of a split: count every image of the dataset."""
+"""Value for the split: count every image of the dataset."""
 
 # Inches: minimum width of a panel, maximum length of a vertical class name, width of the count axis
 MIN_PANEL, MAX_NAME, COUNT_AXIS = 1.6, 0.9, 0.5

@@ -79,10 +79,10 @@ def read_curves(
 def shown_methods(
     study: StudyFolder, ready: Collection[str], *, asked: Sequence[str] = ()
 ) -> list[str]:
-    """Methods of a study to show: those asked for, else the baseline and one other.
+    """Methods of a study to show: the given ones, else the baseline and one other.
 
-    The other method is the one the study chose; ``cosen`` if it chose the baseline; the first
-    one that is ``ready``, that is, has what the figure needs, if there is no ``cosen``.
+    The other method is the chosen one; ``cosen`` if the study chose the baseline; else the first
+    method that is ``ready``, which means it has the data for the figure.
     """
     known = list(study.record().methods)
     for method in asked:
@@ -146,7 +146,7 @@ def _of_study(
     shown = shown_methods(study, [name for name, found in runs.items() if found], asked=asked)
     seeds = [seed for seed in record.seeds if all(seed in runs[method] for method in shown)]
     if not seeds:
-        raise RunError(f"{study.path} has no seed yet that {' and '.join(shown)} both have")
+        raise RunError(f"{study.path} has no seed yet with finished runs of {' and '.join(shown)}")
     return [
         _Series(method, study.path, tuple(runs[method][seed] for seed in seeds)) for method in shown
     ]

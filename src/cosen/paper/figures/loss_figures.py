@@ -31,7 +31,7 @@ LOSSES: dict[str, tuple[Loss, str]] = {
 def loss_by_margin(loss: Loss, margins: Floats, cost: float) -> Floats:
     r"""Loss of one sample of the first of two classes, for each margin between the outputs.
 
-    The outputs are :math:`o = (m/2, -m/2)`, so that the margin is :math:`o_p - o_n = m`. The cost
+    The outputs are :math:`o = (m/2, -m/2)`, so the margin is :math:`o_p - o_n = m`. The cost
     is :math:`\xi_{p,p}`; all other costs are 1.
 
     Example:

@@ -50,9 +50,8 @@ def draw_confusion(
 ) -> "Figure":
     """Draw a confusion matrix for each method, in per cent of each true class.
 
-    Matrices are drawn side by side, or in one column if that makes room for numbers in the cells
-    or for class names. Numbers that do not fit are left out, and zeros always. If names do not
-    fit, classes are numbered from 0.
+    Matrices are drawn side by side, or in one column if only then numbers or class names fit. Zeros
+    and numbers that do not fit are omitted. If names do not fit, classes are numbered from 0.
     """
     if not methods:
         raise InputError("there is no confusion matrix to draw: give one or more")

@@ -1,4 +1,4 @@
-"""Cross-validation of the options that the paper leaves open, on the user's data.
+"""Cross-validation of options that the paper does not specify, on the user's data.
 
 A candidate is a set of options of the method ``cosen-paper``. It is evaluated like a run: in each
 fold a head is trained on features, its costs are learned on a validation share of the fold's
@@ -47,13 +47,13 @@ def tune(
 ) -> Tuned:
     """Search options of cosen-paper by cross-validation, and write the best to ``tuned.toml``.
 
-    Run again with the same folder, it continues where it stopped, with the same result.
+    Call it again with the same folder to resume a search; the result is the same.
 
     Args:
-        config: As for training. ``config.options`` are kept, and the others varied;
-            ``config.epochs`` are those of a head. The method may be left at its default.
+        config: As for training. ``config.options`` are fixed, other options are searched.
+            ``config.epochs`` are those of a head. ``config.method`` may be the default.
         out: The folder for the search and ``tuned.toml``.
-        trials: Candidates in total, those of earlier runs included.
+        trials: Total number of candidates, including earlier ones.
         folds: Parts of the training images, each held out once.
         data: Images in memory, instead of ``config.data``.
         progress: Callback for progress.
@@ -94,9 +94,8 @@ def tune_in_run(
 ) -> tuple[TrainConfig, Method]:
     """Choose the options of a run before it trains, for ``trials`` of the method cosen-paper.
 
-    The search is in ``tuning`` in the run folder, and the chosen options become those in
-    ``run.json``: a run that is resumed continues a search that was stopped, and does not repeat
-    one that was complete.
+    The search is in the folder ``tuning`` of the run folder, and the chosen options are written to
+    ``run.json``. A resumed run resumes an interrupted search and does not repeat a complete one.
     """
     callbacks.phase(f"Choosing options of {method.name} by cross-validation")
     start = time.perf_counter()
@@ -123,7 +122,7 @@ def tune_in_run(
 def _head_config(config: TrainConfig, method: CosenPaper, *, own_network: bool) -> TrainConfig:
     """Return the settings of the run, changed for heads on features."""
     if not isinstance(method.options.get("misclassification_costs", ""), str):
-        raise InputError("with trials, misclassification_costs must be a CSV: write one")
+        raise InputError("with trials, misclassification_costs must be the path of a CSV")
     use_weights = config.network in ("auto", "head", "paper") and not own_network  # VGG-16's
     if config.network not in ("auto", "head"):  # other optimizer settings may not suit a head
         default = TrainConfig()
@@ -160,16 +159,16 @@ def _checked_method(config: TrainConfig, *, trials: int, folds: int) -> Method:
         )
     for name in ("trials", "folds"):
         if name in config.options:
-            raise InputError(f"options.{name} is for cosen train: give --{name} instead")
+            raise InputError(f"options.{name} is for cosen train: use --{name} instead")
     method = make_method(CosenPaper.name, config.options)
     if all(name in config.options for name in SEARCHED):
-        raise InputError(f"there is nothing to tune: {', '.join(SEARCHED)} are all given")
+        raise InputError(f"there is nothing to tune: {', '.join(SEARCHED)} are all set")
     return method
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence optuna, and log each warning of cosen once: every candidate would repeat it."""
+    """Silence optuna, and log each warning of cosen once, not for every candidate."""
     seen: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:

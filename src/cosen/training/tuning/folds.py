@@ -1,6 +1,6 @@
 """The folds of the training images, and the features that candidates are trained on.
 
-There is no test set here: everything is given the training and validation images only.
+Only training and validation images are used, never test images.
 """
 
 import logging
@@ -39,7 +39,7 @@ FEATURE_EPOCHS = 5
 
 @dataclass(frozen=True, eq=False)
 class Fold(Generic[Part]):
-    """Samples that are held out, and the rest, split as a run would split it."""
+    """Held-out samples, and the rest, split as in a run."""
 
     train: Part
     val: Part
@@ -60,10 +60,10 @@ def training_pool(train: LabelledImages, val: LabelledImages) -> LabelledImages:
 def divide(
     pool: LabelledImages, *, folds: int, validation: float, seed: int
 ) -> list[Fold[LabelledImages]]:
-    """Hold out each part of the pool once; classes in equal shares, groups together.
+    """Hold out each part of the pool once, stratified by class; groups stay together.
 
-    A class with fewer images than folds is held out in some of them only. A class whose images
-    would all be held out at once, such as a class of one image, is never held out.
+    A class with fewer images than folds is held out in some folds only. A class that would be held
+    out completely, such as a class of one image, is never held out.
     """
     number = fold_of_each(pool, folds=folds, seed=seed)
     needed = np.zeros(len(pool), dtype=bool)  # classes in one fold only, with their groups
@@ -85,7 +85,7 @@ def divide(
         train, val = split_off_validation(rest, share=validation, seed=seed)
         if not len(held_out):
             raise DataError(
-                f"{pool.source} has too few images for {folds} folds: one would hold out nothing; "
+                f"{pool.source} has too few images for {folds} folds: one would be empty; "
                 "add images, or use fewer folds"
             )
         if not len(val):
@@ -113,7 +113,7 @@ def features_of_folds(
     """Return the features of each fold, on the device that heads are trained on.
 
     Features of pretrained weights are the same in every fold. A network that is trained here must
-    not have seen the images that are held out, so each fold has its own, kept in ``store``.
+    not see the held-out images, so each fold has its own network, kept in ``store``.
     """
     names = [f"fold{number}" for number in range(len(parts))]
     if task.features is not None:

@@ -1,4 +1,4 @@
-"""The result of tuning: the candidates, their differences, a sentence and a TOML file."""
+"""The result of tuning: candidates, their differences, a summary and a TOML file."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -69,11 +69,11 @@ class Tuned:
     """The result of tuning."""
 
     chosen: Candidate  # the best, or the defaults if it is not better beyond noise
-    best: Candidate  # the one with the lowest error
+    best: Candidate  # lowest error
     defaults: Candidate  # those of CostLearner, with the options that the user fixed
     no_costs: Candidate  # plain training
     samples: int  # held-out images
-    finished: int  # evaluated candidates, earlier runs included
+    finished: int  # evaluated candidates, including those of earlier runs
     pruned: int  # how many of them were stopped early
     path: Path  # of tuned.toml
 

@@ -24,14 +24,14 @@ from cosen.training.task import Task
 from cosen.training.tuning.outcome import FACTORS, Candidate, CostOptions, Tuned, compare
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, the number done and the total."""
+"""Callback for progress: title, number done, total."""
 
 SEARCHED: dict[str, BaseDistribution] = {
     "cost_lr": FloatDistribution(0.01, 1.0, log=True),
     "acceptance": CategoricalDistribution(get_args(Acceptance)),
     "confusion_mean": FloatDistribution(0.0, 1.0),  # R are rates
     "confusion_std": FloatDistribution(0.1, 2.0, log=True),
-    "separability_mean": FloatDistribution(0.0, 1.5),  # S is 1 where classes are mixed
+    "separability_mean": FloatDistribution(0.0, 1.5),  # S is 1 if classes are mixed
     "separability_std": FloatDistribution(0.1, 2.0, log=True),
 }
 """The options that are searched, and their ranges. A factor may also be off (infinite std)."""
@@ -62,7 +62,7 @@ def suggest(trial: optuna.Trial, fixed: CostOptions) -> CostOptions:
             costs[name] = trial.suggest_categorical(name, how.choices)
         elif isinstance(how, FloatDistribution):
             value = trial.suggest_float(name, how.low, how.high, log=how.log)
-            costs[name] = float(f"{value:.3g}")  # evaluated as it will be written
+            costs[name] = float(f"{value:.3g}")  # evaluated with the digits that are written
 
     take("cost_lr")
     take("acceptance")
@@ -78,7 +78,7 @@ def suggest(trial: optuna.Trial, fixed: CostOptions) -> CostOptions:
 
 
 def identity(config: TrainConfig, task: Task, *, folds: int) -> dict[str, Any]:
-    """Return what must be the same for a search to continue."""
+    """Return the settings that must be equal to resume a search."""
     free = ("data", "data_root", "device", "devices", "precision", "skip_broken", "exclude")
     settings = {name: value for name, value in asdict(config).items() if name not in free}
     plain: dict[str, Any] = json.loads(json.dumps(settings | {"folds": folds}))
@@ -133,21 +133,21 @@ def search(
     """Evaluate plain training, the defaults, and candidates until there are ``trials`` of them.
 
     ``errors_of`` yields the error of a candidate on each fold. A candidate that is bad after some
-    folds is stopped; one that diverges has error 1. Those that the study has are not repeated.
+    folds is stopped; one that diverges has error 1. Candidates in the study are not repeated.
     """
     study.pruner = optuna.pruners.MedianPruner(n_startup_trials=PRUNE_AFTER, n_warmup_steps=0)
     defaults = defaults_with(config.options)
-    if "no_costs" not in study.user_attrs:  # first: if this diverges, everything does
+    if "no_costs" not in study.user_attrs:  # first: if this diverges, all candidates do
         study.set_user_attr("no_costs", list(errors_of(defaults | PLAIN)))
     if not any(
         trial.user_attrs.get("defaults") and trial.state != TrialState.FAIL
         for trial in study.get_trials(deepcopy=False)
     ):
-        # what `suggest` asks for; it ignores the values of a factor that is off
+        # values for `suggest`; it ignores those of a factor that is off
         is_on = {factor: math.isfinite(defaults[f"{factor}_std"]) for factor in FACTORS}
         study.enqueue_trial(defaults | is_on, user_attrs={"defaults": True})
     while (finished := len(_finished(study))) < trials:
-        # a sampler seeded for each trial: a search that was stopped continues identically
+        # a new seed for each trial: a resumed search gives the same candidates
         study.sampler = optuna.samplers.TPESampler(seed=config.seed * 10_007 + finished)
         trial = study.ask()
         costs = suggest(trial, config.options)
@@ -178,7 +178,7 @@ def conclude(study: optuna.Study, fixed: CostOptions, *, samples: int, path: Pat
         Candidate(trial.user_attrs["costs"], tuple(trial.user_attrs["errors"]))
         for trial in complete
     ]
-    best = min([defaults, *candidates], key=lambda candidate: candidate.mean)  # the first of equals
+    best = min([defaults, *candidates], key=lambda candidate: candidate.mean)  # the first if equal
     better = compare(best, defaults, samples=samples).beyond_noise
     finished = len(_finished(study))
     return Tuned(

@@ -1,11 +1,11 @@
-// Draws a chart when it comes near the view, and again when the width, the colours or the data
+// Draws a chart when it is almost visible, and again when the width, the colours or the data
 // change. Before printing, all charts are drawn in light colours at the width of the paper.
 
 const charts = new Map();
 const PLOTLY_OPTIONS = { displayModeBar: false, doubleClick: false, showTips: false };
 
 // `describe(width, colours)` returns Plotly's `data` and `layout`. The layout has a height, and a
-// width if the chart is wider than its place.
+// width if the chart is wider than its container.
 function addChart(id, describe, { onClick } = {}) {
   const place = byId(id);
   if (!place) return;

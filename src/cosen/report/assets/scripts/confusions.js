@@ -79,7 +79,7 @@ function hoverCounts(row, column) {
   return [cellName(row, column), ...lines].join("<br>");
 }
 
-// Per cent without decimals; empty for 0, so that confusions stand out.
+// Per cent without decimals; empty for 0, to make confusions easy to see.
 function wholePercent(rate) {
   return rate ? (rate < 0.005 ? "<1" : (100 * rate).toFixed(0)) : "";
 }

@@ -108,7 +108,7 @@ function startStatistics() {
   }
 }
 
-// The range over all epochs, so that colours keep their meaning while the slider moves.
+// The range over all epochs: colours keep their meaning while the slider moves.
 const ranges = new Map();
 
 function rangeOf(name) {
@@ -160,7 +160,7 @@ function relativeChart(width, colours) {
   });
 }
 
-// Over all epochs, so that colours keep their meaning.
+// Over all epochs: colours keep their meaning.
 function largestRatio() {
   if (!ranges.has("ratio")) {
     let most = 1.5;

@@ -1,6 +1,6 @@
 // Errors by epoch: a thin line per seed, a thick one for the mean.
 
-const FEW = 3; // epochs; with so few, points are drawn too
+const FEW = 3; // epochs; up to this number, points are drawn too
 const CURVES = { "train-curves": "train_error", "val-curves": "val_error" };
 
 function startCurves() {
@@ -14,7 +14,7 @@ function startCurves() {
 const curvesOf = (role) => contents.curves.filter((curve) => curve.role === role);
 const curveRoles = ["baseline", "chosen"].filter((role) => curvesOf(role).length);
 
-// The mean over the epochs that all seeds have: it must not jump when one ends early.
+// The mean over the epochs that all seeds have: it would jump where a seed ends early.
 function meanCurve(curves, key) {
   const [first, ...others] = curves.map(
     (curve) => new Map(curve.epochs.map((epoch, i) => [epoch, curve[key][i]])),

@@ -121,7 +121,7 @@ function costRow(label) {
     element(
       "p",
       null,
-      "Its row of ξ after the last epoch, divided by the diagonal. Above 1, training asked for a " +
+      "Its row of ξ after the last epoch, divided by the diagonal. Above 1, training required a " +
         "wider margin over that class.",
     ),
     element(

@@ -88,7 +88,7 @@ function watchScrolling(region) {
   for (const child of region.children) observer.observe(child);
 }
 
-// Calls `draw` once per frame at most.
+// Calls `draw` at most once per frame.
 function oncePerFrame(draw) {
   let waiting = 0;
   return () => {
@@ -99,7 +99,7 @@ function oncePerFrame(draw) {
   };
 }
 
-// Announces a text to screen readers when a slider or a filter rests.
+// Announces a text to screen readers when a slider or a filter stops changing.
 function announcer(output) {
   let waiting = 0;
   return (text) => {

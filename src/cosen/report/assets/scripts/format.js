@@ -1,9 +1,9 @@
-// The contents of the page: packed numbers, and how numbers and names are written.
+// The contents of the page: unpacks numbers, and formats numbers and names.
 
 const contents = JSON.parse(document.getElementById("contents").textContent);
 
-// Unpacks what cosen/report/packing.py packs. A Uint16Array would depend on the byte order of the
-// machine.
+// Unpacks the numbers of cosen/report/packing.py. A Uint16Array would depend on the byte order of
+// the machine.
 function unpack(packed) {
   const bytes = atob(packed.data);
   const values = new Float64Array(bytes.length / 2);
@@ -25,7 +25,7 @@ function unpackMatrices(packed) {
   };
 }
 
-// Numbers are formatted as in page.py, so that charts and tables agree.
+// Numbers are formatted as in page.py: charts and tables agree.
 const NO_VALUE = "–";
 
 // Python rounds 81.25 to 81.2, JavaScript to 81.3. With one decimal, .25 is the only such tie.
@@ -53,7 +53,7 @@ function amount(count) {
   return (digits ? Number(oneDecimal(count)) : count).toLocaleString("en", format);
 }
 
-// Three significant digits: costs go from 1 down to a millionth.
+// Three significant digits: costs range from a millionth to 1.
 function significant(value) {
   if (value === null) return NO_VALUE;
   if (value === 0) return "0";

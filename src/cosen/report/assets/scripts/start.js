@@ -25,7 +25,7 @@ function startSections() {
   for (const id of links.keys()) observer.observe(byId(id));
 }
 
-// Browsers can refuse the clipboard to a local file. The text is then selected.
+// Browsers may block the clipboard for local files. The text is then selected.
 
 function startCommand() {
   const button = byId("copy");

@@ -63,12 +63,12 @@ function startTradeoff() {
 }
 
 function shiftText(shift) {
-  if (shift === 0) return "0.00, the model as it is";
+  if (shift === 0) return "0.00, the unchanged model";
   const size = Math.abs(shift).toFixed(2);
   return shift > 0 ? `+${size}, favours rare classes` : `−${size}, favours common classes`;
 }
 
-// Returns a function from a shift to its metrics. What does not depend on the shift is done once.
+// Returns a function from a shift to its metrics. Values that do not depend on it are computed once.
 function decider(tradeoff) {
   const logits = unpack(tradeoff.logits);
   const target = Uint16Array.from(unpack(tradeoff.target), Math.round);

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from cosen.comparing.compare import CompareCallbacks, compare_methods
+from cosen.comparing.grid import CompareCallbacks, compare_methods
 from cosen.comparing.jobs import Schedule, run_job
 from cosen.comparing.study_folder import StudyFolder
 from cosen.methods import NetworkMethod

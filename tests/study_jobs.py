@@ -9,7 +9,7 @@ import time
 import warnings
 from pathlib import Path
 
-from cosen.comparing.jobs import Job, Progress
+from cosen.comparing.jobs import Job, JobProgress
 from cosen.errors import DataError
 
 
@@ -23,7 +23,7 @@ def write(payload, out, reads, report):
     text = "".join((folder / "text").read_text() for folder in reads)
     earlier = (out / "text").read_text() if (out / "text").exists() else ""
     (out / "text").write_text(earlier + text + str(payload))
-    report(Progress(1, 1))
+    report(JobProgress(1, 1))
 
 
 def write_process(payload, out, reads, report):
@@ -74,7 +74,7 @@ def print_and_read(payload, out, reads, report):
     print("from Python", flush=True)
     subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
     assert sys.stdin.read() == ""
-    report(Progress(1, 1))
+    report(JobProgress(1, 1))
 
 
 def exit_at_once(payload, out, reads, report):
@@ -88,9 +88,9 @@ def chatter(payload, out, reads, report):
         logging.getLogger("cosen").warning("few images of %s", "melanoma")
         logging.getLogger("cosen").info("below the log level")
         warnings.warn("old data", UserWarning, stacklevel=1)
-        report(Progress(1, 3))
+        report(JobProgress(1, 3))
         time.sleep(0.001)
-    report(Progress(3, 3))
+    report(JobProgress(3, 3))
 
 
 def sleep(payload, out, reads, report):
@@ -105,7 +105,7 @@ def train_for_long(payload, out, reads, report):
     """Keeps busy, like training. Writes the name of its folder to the file in its payload."""
     Path(payload).write_text(str(out))
     out.mkdir(parents=True)
-    report(Progress(1, 2))
+    report(JobProgress(1, 2))
     end = time.monotonic() + 600
     while time.monotonic() < end:
         (out / "checkpoint").write_text("what was learned")

@@ -11,6 +11,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 import cosen
 from cosen.errors import DataError, InputError, RunError
+from cosen.methods.learned_costs import Cosen
 from cosen.methods.resampling import Smote
 from cosen.training.config import TrainConfig
 from cosen.training.loop import Callbacks
@@ -76,7 +77,7 @@ NETWORKS = {"name": lambda: "small-cnn", "module": make_network, "factory": lamb
 @pytest.fixture
 def here(monkeypatch):
     """Train in this process: starting another takes seconds."""
-    monkeypatch.setattr("cosen.comparing.compare.run_locally", run_here)
+    monkeypatch.setattr("cosen.comparing.grid.run_locally", run_here)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,7 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("api")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COSEN_CACHE", str(folder / "cache"))
-        patch.setattr("cosen.comparing.compare.run_locally", run_here)
+        patch.setattr("cosen.comparing.grid.run_locally", run_here)
         options = {"network": make_network(), **QUICK}
         data = (IMAGES, LABELS)
         run = cosen.train(data, method="cosen", out=folder / "run", **options)
@@ -226,7 +227,8 @@ def test_report_and_export(run, study, tmp_path):
     page = run.report(tmp_path / "run.html")
     assert page.read_text().lower().startswith("<!doctype html>")
     compared = run.report(tmp_path / "both.html", against=study.run("baseline", 0))
-    assert compared.stat().st_size > page.stat().st_size
+    assert "compared with baseline" in compared.read_text()
+    assert "compared with" not in page.read_text().split("</title>")[0]
     assert study.report(tmp_path / "study.html").exists()
     pytest.importorskip("onnxruntime")
     run.export(tmp_path / "model.onnx")
@@ -265,7 +267,7 @@ def test_compare_takes_data_of_all_kinds(tmp_path, here, kind):
     assert [row.method for row in study.leaderboard.rows] == ["baseline"]
     assert study.best.metrics.samples
     outcomes = []
-    callbacks = cosen.comparing.compare.CompareCallbacks(outcome=outcomes.append)
+    callbacks = cosen.comparing.grid.CompareCallbacks(outcome=outcomes.append)
     cosen.compare(data, methods=["baseline"], callbacks=callbacks, **options)
     assert outcomes == []  # it is finished
 
@@ -378,3 +380,88 @@ def test_compare_has_no_single_method(tmp_path):
     with pytest.raises(InputError, match="is not a method: pass a name, or an object"):
         cosen.compare((IMAGES, LABELS), methods=[Smote], out=tmp_path / "study")
     assert not (tmp_path / "study").exists()
+
+
+def stop_after(epochs):
+    def epoch(record):
+        if record.epoch == epochs:
+            raise KeyboardInterrupt
+
+    return Callbacks(epoch=epoch)
+
+
+def test_a_built_in_method_object_is_recorded_with_its_options_and_resumed_with_them(tmp_path):
+    settings = QUICK | {"epochs": 2, "out": tmp_path / "run"}
+    with pytest.raises(KeyboardInterrupt):
+        cosen.train("digits", method=Cosen(margin=4), callbacks=stop_after(1), **settings)
+    record = cosen.load(tmp_path / "run").record
+    assert (record.config.method, record.config.options) == ("cosen", {"margin": 4})
+    assert record.objects == ()
+    run = cosen.train(resume=tmp_path / "run")
+    assert run.folder.checkpoint()["loss"]["_extra_state"]["margin"] == 4
+
+
+@pytest.mark.parametrize("name", ["data", "method", "network"])
+def test_a_run_that_was_started_with_objects_needs_them_again(tmp_path, name):
+    given = {"data": (IMAGES, LABELS), "method": Smoothed(0.2), "network": make_network}
+    settings = QUICK | {"epochs": 2, "out": tmp_path / "run"}
+    with pytest.raises(KeyboardInterrupt):
+        cosen.train(**given, callbacks=stop_after(1), **settings)
+    others = {key: value for key, value in given.items() if key != name}
+    with pytest.raises(RunError, match=f"was started with a {name} object: pass it again"):
+        cosen.train(resume=tmp_path / "run", **others)
+    assert len(cosen.train(resume=tmp_path / "run", **given).history) == 2
+
+
+def test_a_resume_that_fails_keeps_the_run(tmp_path):
+    data = IMAGES, LABELS
+    run = cosen.train(data, method="wrf", out=tmp_path / "run", **QUICK)
+    with pytest.raises(RunError, match="was started with a data object"):
+        cosen.train(resume=run.path)
+    with pytest.raises(RunError):
+        cosen.train((IMAGES[::-1].copy(), LABELS[::-1].copy()), resume=run.path)
+    assert cosen.load(run.path).metrics == run.metrics
+
+
+def test_a_resumed_run_keeps_its_settings(run):
+    with pytest.raises(InputError, match="keeps its settings: remove epochs"):
+        cosen.train(resume=run.path, epochs=7)
+
+
+def test_an_objective_may_be_an_object(tmp_path):
+    costs = np.array([[0, 1, 1], [1, 0, 1], [5, 5, 0]])
+    (tmp_path / "costs.csv").write_text("t,0,1,2\n0,0,1,1\n1,1,0,1\n2,5,5,0\n")
+    errors = [
+        cosen.train((IMAGES, LABELS), objective=goal, out=tmp_path / str(n), **QUICK).metrics.error
+        for n, goal in enumerate((costs, cosen.Objective.of(costs), tmp_path / "costs.csv"))
+    ]
+    assert errors[0] == errors[1] == errors[2]
+    run = cosen.load(tmp_path / "0")
+    assert run.record.objective.matrix.tolist() == costs.tolist()
+    assert run.evaluate(objective=tmp_path / "costs.csv").error == errors[0]
+    overall = cosen.Objective.of("overall")
+    run = cosen.train((IMAGES, LABELS), objective=overall, out=tmp_path / "overall", **QUICK)
+    assert run.record.config.objective == "overall"
+    with pytest.raises(InputError, match="objective"):
+        cosen.train((IMAGES, LABELS), objective=np.eye(2), out=tmp_path / "bad", **QUICK)
+
+
+def test_a_study_has_one_network(tmp_path, here):
+    settings = QUICK | {"seeds": 1, "out": tmp_path / "study"}
+    cosen.compare((IMAGES, LABELS), methods=["focal"], network=make_network, **settings)
+    with pytest.raises(RunError, match="the data or the network has changed"):
+        cosen.compare((IMAGES, LABELS), methods=["focal"], **settings)
+
+
+def test_options_of_built_in_objects_are_in_their_labels(tmp_path, here):
+    methods = ["cosen", Cosen(margin=4)]
+    study = cosen.compare(
+        (IMAGES, LABELS), methods=methods, seeds=1, out=tmp_path / "study", **QUICK
+    )
+    assert set(study.folder.record().methods) == {"baseline", "cosen", "cosen(margin=4)"}
+
+
+def test_training_leaves_the_global_random_state_alone(tmp_path):
+    before = torch.get_rng_state()
+    cosen.train((IMAGES, LABELS), out=tmp_path / "run", **QUICK)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -85,7 +85,20 @@ def test_importing_cosen_is_cheap():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_every_public_name_loads():
+def test_the_public_names():
+    """The contract with users: a change here is a change of the public API."""
+    assert sorted(cosen.__all__) == sorted(
+        [
+            *("train", "compare", "inspect", "load", "Run", "Study", "__version__"),
+            *("AdaptiveCosts", "CostLearner", "CostStep", "Objective", "CosenClassifier"),
+            *("CosenError", "DataError", "InputError", "RunError"),
+            *("CostSensitiveCrossEntropyLoss", "CostSensitiveHingeLoss", "CostSensitiveMSELoss"),
+            *("BalancedSoftmaxLoss", "ClassBalancedLoss", "FocalLoss", "LDAMLoss"),
+            "SmoothOneSidedRegressionLoss",
+            *("comparing", "costs", "data", "errors", "functional", "losses", "methods"),
+            *("networks", "paper", "report", "sklearn", "training"),
+        ]
+    )
     for name in cosen.__all__:
         assert getattr(cosen, name) is not None
     assert set(cosen.__all__) <= set(dir(cosen))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from cosen.comparing.choice import Choice
-from cosen.comparing.compare import DEFAULT_METHODS, CompareCallbacks, compare_methods
+from cosen.comparing.grid import DEFAULT_METHODS, CompareCallbacks, compare_methods
 from cosen.comparing.leaderboard import Leaderboard
 from cosen.comparing.study_folder import StudyFolder
 from cosen.costs import Objective
@@ -21,7 +21,7 @@ from cosen.data.sources import open_data
 from cosen.devices import train_on_devices
 from cosen.errors import InputError, RunError, choices_hint
 from cosen.losses import Numbers, as_numbers
-from cosen.methods import Method
+from cosen.methods import Method, named_method
 from cosen.training.config import TrainConfig, make_config
 from cosen.training.loop import Callbacks
 from cosen.training.records import EpochRecord, Metrics, ModelInfo, RunRecord
@@ -137,8 +137,8 @@ class Run:
     def objective(self, value: Objective | str | Numbers) -> Objective:
         """Return an objective for the classes of this run; a string may be the path of a CSV."""
         names = self.record.prepared.class_names
-        if isinstance(value, str):
-            return Objective.read(value, names)
+        if isinstance(value, str | Path):
+            return Objective.read(str(value), names)
         return Objective.of(value, num_classes=len(names))
 
     def export(self, out: Path | str = "model.onnx") -> "ExportCheck":
@@ -253,6 +253,9 @@ def train(
         run = cosen.train("photos/", method="cosen", epochs=20)
         run.metrics.mean_recall
     """
+    if resume is not None and (settings or out is not None or config is not None):
+        given = [*settings, *(["out"] if out is not None else []), *(["config"] if config else [])]
+        raise InputError(f"a resumed run keeps its settings: remove {', '.join(given)}")
     config, inputs = _settings(data, method, network, config, settings)
     if baseline is not None:
         path = baseline.path if isinstance(baseline, Run) else Path(baseline)
@@ -375,20 +378,31 @@ def _settings(
         values["data"] = str(data)
     if isinstance(method, str):
         values["method"] = method
-    own_method = method if isinstance(method, Method) else None
-    if method is not None and not isinstance(method, str | Method):
+    own_method = None
+    if isinstance(method, Method):
+        if values.get("options"):
+            raise InputError("options are for a method given by name: remove options")
+        named = named_method(method)
+        own_method = method if named is None else None
+        values["method"], values["options"] = (method.name, {}) if named is None else named
+    elif method is not None and not isinstance(method, str):
         raise InputError(
             f"method must be a name or a method object such as Smote(), but is {method!r}"
         )
     if isinstance(network, str):
         values["network"] = network
     own_network = None if isinstance(network, str) else _factory(network)
+    goal: Objective | None = None
+    if not isinstance(values.get("objective", ""), str | Path):
+        goal = Objective.of(values.pop("objective"))
+        if goal.misclassification_costs is None:
+            values["objective"] = goal.name
     config = make_config(values, base=config)
     images: LabelledImages | None = None
     if data is not None and not isinstance(data, str | Path):
         images = open_data(data, exclude=config.exclude)
         config = replace(config, data=images.source)
-    return config, Inputs(images, own_method, own_network)
+    return config, Inputs(images, own_method, own_network, objective=goal)
 
 
 def _factory(network: nn.Module | Callable[[], nn.Module] | None) -> Callable[[], nn.Module] | None:

@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cosen.comparing.jobs import Event, Job, Progress, Report
+from cosen.comparing.jobs import Event, Job, JobProgress, Report
 from cosen.comparing.processes import run_locally
 from cosen.errors import RunError
 from cosen.training.config import TrainConfig
 from cosen.training.loop import Callbacks
 from cosen.training.records import EpochRecord
-from cosen.training.run import OTHER_FAILED, Inputs, train_run
+from cosen.training.run import OTHER_FAILED, Inputs, check_free, train_run
 from cosen.training.run_folder import RunFolder
 
 
@@ -27,7 +27,8 @@ def train_on_devices(
     """Train with ``config.devices`` processes on this machine; see :func:`train_run`."""
     callbacks = callbacks or Callbacks()
     with RunFolder(out).in_use():  # raises an error before processes start
-        pass
+        if not resume:
+            check_free(out)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -48,8 +49,10 @@ def train_on_devices(
     def event(_: str, value: Any) -> None:
         if isinstance(value, EpochRecord):
             callbacks.epoch(value)
-        else:
+        elif isinstance(value, str):
             callbacks.phase(value)
+        elif callbacks.reading is not None:
+            callbacks.reading(*value)
 
     outcomes = run_locally(
         jobs,
@@ -57,6 +60,7 @@ def train_on_devices(
         on_progress=lambda _, done, total: callbacks.batch(done, total),
         on_outcome=lambda _: None,
         on_event=event,
+        fail_together=True,
     )
     reasons = [outcome.reason for outcome in outcomes if outcome.reason is not None]
     if reasons:
@@ -75,7 +79,8 @@ def _train_process(
     os.environ |= environment
     sys.argv = command  # run.json records it
     callbacks = Callbacks(
-        batch=lambda done, total: report(Progress(done, total)),
+        reading=lambda done, total: report(Event((done, total))),
+        batch=lambda done, total: report(JobProgress(done, total)),
         epoch=lambda record: report(Event(record)),
         phase=lambda title: report(Event(title)),
     )

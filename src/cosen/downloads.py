@@ -10,7 +10,7 @@ import requests
 
 from cosen.errors import DataError
 
-Progress = Callable[[str, int, int | None], None]
+DownloadProgress = Callable[[str, int, int | None], None]
 """Callback for progress: file name, bytes received, bytes in total (None if unknown)."""
 
 CHUNK = 1 << 18
@@ -24,7 +24,7 @@ def download(
     checksum: str,
     mirrors: Sequence[str],
     *,
-    progress: Progress | None = None,
+    progress: DownloadProgress | None = None,
     destination: Path | None = None,
 ) -> None:
     """Download a file to ``path``, unless a file with this checksum is already there.
@@ -70,7 +70,7 @@ class _ProgressBar:
 
     total = 0  # set by pooch; 0 if the server does not send it
 
-    def __init__(self, file: str, progress: Progress) -> None:
+    def __init__(self, file: str, progress: DownloadProgress) -> None:
         self.file = file
         self.progress = progress
         self.received = 0

@@ -20,7 +20,7 @@ def run(capsys, monkeypatch, tmp_path):
     """Runs a command in this process, in an empty folder: ``run("compare", "digits")``."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr("cosen.comparing.compare.run_locally", run_here)
+    monkeypatch.setattr("cosen.comparing.grid.run_locally", run_here)
     monkeypatch.setenv("COLUMNS", "80")
 
     def call(*arguments: str) -> Done:
@@ -246,7 +246,7 @@ def test_an_interrupt_on_a_terminal_says_how_to_resume(run, terminal, monkeypatc
         on_progress(jobs[0].name, 1, 2)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cosen.comparing.compare.run_locally", interrupted)
+    monkeypatch.setattr("cosen.comparing.grid.run_locally", interrupted)
     done = run("compare", *ARGUMENTS, "--methods=focal", "--seeds=1", "--out=study")
     assert done.returncode == 130
     assert [line for line in on_screen(done.stderr) if line] == [

@@ -95,7 +95,7 @@ PROGRAM = """
 import sys
 import study_jobs
 from cosen.comparing.cluster import run_on_ray
-from cosen.comparing.jobs import Progress
+from cosen.comparing.jobs import JobProgress
 
 def call(payload, out, reads, report):
     payload(report)
@@ -103,7 +103,7 @@ def call(payload, out, reads, report):
 print("started", flush=True)
 run_on_ray(
     [
-        study_jobs.job("own", call, sys.argv[1], lambda report: report(Progress(2, 3))),
+        study_jobs.job("own", call, sys.argv[1], lambda report: report(JobProgress(2, 3))),
         study_jobs.job(
             "long", study_jobs.train_for_long, sys.argv[1], sys.argv[1] + "/where", after=("own",)
         ),

@@ -20,7 +20,7 @@ import torch
 import interrupts
 import small_study
 from cosen.__main__ import app
-from cosen.comparing.compare import compare_methods, make_task
+from cosen.comparing.grid import compare_methods, make_task
 from cosen.comparing.study_folder import StudyFolder
 from cosen.errors import DataError, InputError, RunError
 from cosen.methods import METHODS, NetworkMethod
@@ -36,7 +36,7 @@ HERE = Path(small_study.__file__).parent
 @pytest.fixture
 def here(monkeypatch):
     """Train in this process: starting another takes seconds."""
-    monkeypatch.setattr("cosen.comparing.compare.run_locally", run_here)
+    monkeypatch.setattr("cosen.comparing.grid.run_locally", run_here)
 
 
 def rows_of(compared):
@@ -95,7 +95,7 @@ def test_runs_of_one_seed_share_the_split_and_seeds_do_not(tmp_path, here, monke
         made.append(1)
         return make_task(*arguments, **options)
 
-    monkeypatch.setattr("cosen.comparing.compare.make_task", counted)
+    monkeypatch.setattr("cosen.comparing.grid.make_task", counted)
     runs = run_study(tmp_path, ["focal"], seeds=2).folder.finished_runs()
     assert len(made) == 1  # the runs create their own, from the caches
 
@@ -278,7 +278,7 @@ def test_a_run_has_as_many_threads_when_few_are_left(tmp_path, monkeypatch):
         crews.append((len(jobs), workers))
         return run_here(jobs, workers=workers, **callbacks)
 
-    monkeypatch.setattr("cosen.comparing.compare.run_locally", run)
+    monkeypatch.setattr("cosen.comparing.grid.run_locally", run)
     run_study(tmp_path, ["focal"], workers=2)
     shutil.rmtree(tmp_path / "runs" / "focal" / "0")
     run_study(tmp_path, ["focal"], workers=2)
@@ -317,7 +317,7 @@ def test_a_method_that_cannot_work_is_reported_before_training_and_others_contin
         assert not (tmp_path / "runs" / "smote").exists()
         return run_here(jobs, **options)
 
-    monkeypatch.setattr("cosen.comparing.compare.run_locally", run)
+    monkeypatch.setattr("cosen.comparing.grid.run_locally", run)
     told = run_study(tmp_path, ["smote", "focal"], imbalance="1=5")
     assert trained == ["baseline/0", "focal/0"]
     assert told.started == [(2, 0)]
@@ -369,7 +369,7 @@ def test_a_user_defined_method_that_fails_does_not_stop_others(tmp_path, monkeyp
     assert rows["dies"].failures == {0: reasons["dies/0"]}
     assert "make_loss" in (study.run("stumbles", 0).path / "traceback.txt").read_text()
     # a method without its object keeps its reason
-    monkeypatch.setattr("cosen.comparing.compare.run_locally", run_here)
+    monkeypatch.setattr("cosen.comparing.grid.run_locally", run_here)
     again = run_study(tmp_path, [Smoothed(0.2)])
     assert set(again.outcomes) == {"stumbles/0"}
     assert rows_of(again)["dies"].failures == {0: reasons["dies/0"]}

@@ -6,7 +6,7 @@ from graphlib import CycleError
 import pytest
 
 import study_jobs
-from cosen.comparing.jobs import Note, Outcome, Progress, Schedule, run_job
+from cosen.comparing.jobs import JobProgress, Note, Outcome, Schedule, run_job
 from study_jobs import job
 
 
@@ -106,7 +106,7 @@ def test_a_job_gets_its_folders(tmp_path):
     reason, messages = run(study_jobs.write, tmp_path, "it", reads=(tmp_path / "base",))
     assert reason is None
     assert (tmp_path / "it" / "text").read_text() == "base it"
-    assert messages == [Progress(1, 1)]
+    assert messages == [JobProgress(1, 1)]
 
 
 def test_the_message_of_a_cosen_error_is_the_reason(tmp_path):
@@ -140,9 +140,9 @@ def test_each_note_is_sent_once_and_progress_a_few_times(tmp_path, capfd):
         Note(logging.WARNING, "few images of melanoma"),
         Note(logging.WARNING, "UserWarning: old data"),
     ]
-    progress = [message for message in messages if isinstance(message, Progress)]
-    assert progress[0] == Progress(1, 3)
-    assert progress[-1] == Progress(3, 3)
+    progress = [message for message in messages if isinstance(message, JobProgress)]
+    assert progress[0] == JobProgress(1, 3)
+    assert progress[-1] == JobProgress(3, 3)
     assert len(progress) <= 4
     assert logging.getLogger("cosen").handlers is handlers
     assert capfd.readouterr() == ("", "")
@@ -152,7 +152,7 @@ def test_a_note_is_logged_once_with_the_first_job_that_sends_it(schedule, progre
     plan = schedule(make("smote/0"), make("smote/1"))
     plan.handle("smote/0", Note(logging.WARNING, "few images"))
     plan.handle("smote/1", Note(logging.WARNING, "few images"))
-    plan.handle("smote/1", Progress(2, 3))
+    plan.handle("smote/1", JobProgress(2, 3))
     assert caplog.messages == ["smote/0: few images"]
     assert progress == [("smote/1", 2, 3)]
 

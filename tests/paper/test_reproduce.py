@@ -33,7 +33,7 @@ ENTRIES = [entry for table in TABLES for entry in entries_of(table)]
 @pytest.fixture
 def options(tmp_path, monkeypatch):
     """A row on a small MNIST in this process, an epoch each."""
-    monkeypatch.setattr("cosen.comparing.compare.run_locally", run_here)
+    monkeypatch.setattr("cosen.comparing.grid.run_locally", run_here)
     return ReproduceOptions(
         PRESETS["cpu"],
         out=tmp_path / "out",
@@ -239,7 +239,7 @@ def test_what_no_row_can_be_run_with_is_refused_before_any_is(
     options, monkeypatch, mistake, message
 ):
     ran = []
-    monkeypatch.setattr("cosen.comparing.compare.compare_methods", lambda *_, **__: ran.append(1))
+    monkeypatch.setattr("cosen.comparing.grid.compare_methods", lambda *_, **__: ran.append(1))
     entries = [
         *find_entries("MIT67exp", "mit67/standard"),  # its data is missing
         *find_entries("MNISTexp", "mnist/odd-10"),
@@ -275,7 +275,7 @@ def test_on_a_head_the_linear_output_is_not_run(options, monkeypatch):
         asked[config.network] = methods
         raise RunError("enough")
 
-    monkeypatch.setattr("cosen.comparing.compare.compare_methods", compare)
+    monkeypatch.setattr("cosen.comparing.grid.compare_methods", compare)
     entries = [
         *find_entries("MNISTexp", "mnist/odd-10"),
         *find_entries("Caltechexp", "caltech101/60-odd-10"),
@@ -307,7 +307,7 @@ def test_trials_are_those_of_the_papers_method(options, monkeypatch):
         asked.update(options)
         raise RunError("enough")
 
-    monkeypatch.setattr("cosen.comparing.compare.compare_methods", compare)
+    monkeypatch.setattr("cosen.comparing.grid.compare_methods", compare)
     entries = find_entries("MNISTexp", "mnist/odd-10")
     assert reproduce(entries, options).reasons == {"mnist/odd-10": "enough"}
     assert asked == {}

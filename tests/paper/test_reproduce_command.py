@@ -23,7 +23,7 @@ pytestmark = pytest.mark.training
 def run(capsys, monkeypatch, tmp_path):
     """Runs a command in this process, in its own folder: ``run("list")``."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("cosen.comparing.compare.run_locally", run_here)
+    monkeypatch.setattr("cosen.comparing.grid.run_locally", run_here)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("COSEN_DATA", str(tmp_path / "data"))
 

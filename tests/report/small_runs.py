@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from cosen.comparing.compare import conclude
+from cosen.comparing.grid import conclude
 from cosen.comparing.study_folder import (
     FailuresRecord,
     MethodRecord,

@@ -12,8 +12,8 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from cosen.report import learned_costs, tradeoff, write_report
 from cosen.report.contents import read_contents
+from cosen.report.cost_steps import MAX_STEPS, included_steps
 from cosen.report.gallery import MAX_EXAMPLES, MAX_PICTURES
-from cosen.report.learned_costs import MAX_STEPS, included_steps
 from cosen.report.packing import STEPS, pack, packed_size
 from cosen.report.tradeoff import MAX_SAMPLES, max_samples, packable, sample_rows
 from report.example_contents import unpack

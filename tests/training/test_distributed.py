@@ -109,3 +109,49 @@ def test_a_folder_in_use_is_refused_before_processes_start(tmp_path):
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 1
     assert errors.count("in use by another process") == 1
+
+
+FAILS_IN_ONE = """
+import os
+import cosen
+from cosen.methods import NetworkMethod
+
+class Fails(NetworkMethod):
+    name = "fails"
+    description = "fails in one process"
+
+    def begin_epoch(self, loss, setting, progress):
+        if os.environ["RANK"] == "{rank}" and progress:
+            {what}
+
+cosen.train("digits", method=Fails(), epochs=2, devices=2, device="cpu", out="{out}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("rank", "what", "message"),
+    [
+        (0, "raise ZeroDivisionError('no more')", "ZeroDivisionError: no more"),
+        (1, "raise ZeroDivisionError('no more')", "ZeroDivisionError: no more"),
+        (1, "os.kill(os.getpid(), 9)", "its process was killed by signal 9"),
+    ],
+    ids=["error-in-the-first", "error-in-another", "killed"],
+)
+def test_one_process_that_fails_ends_the_others(tmp_path, rank, what, message):
+    """From a script without a main guard, with a method that the script defines."""
+    program = FAILS_IN_ONE.format(rank=rank, what=what, out=tmp_path / "run")
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 1
+    assert message in done.stderr.splitlines()[-1]
+    assert RunFolder(tmp_path / "run").history()[-1].epoch == 1
+
+
+def test_a_folder_with_a_run_is_refused_before_processes_start(tmp_path):
+    quick = ["digits", "--epochs=1", "--device=cpu", f"--out={tmp_path / 'run'}"]
+    app(["train", *quick], standalone_mode=False)
+    process = cosen(*quick, "--devices=2")
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "already holds a run" in errors

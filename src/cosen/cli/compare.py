@@ -21,7 +21,7 @@ WIDTH_OF_FILES = 120
 
 def methods(json_: options.Json = False) -> None:
     """List the methods."""
-    from cosen.comparing.compare import DEFAULT_METHODS
+    from cosen.comparing.grid import DEFAULT_METHODS
     from cosen.methods import METHODS
 
     if json_:
@@ -98,7 +98,7 @@ def compare(
     """
     import cosen
     from cosen.api import STUDY_VALIDATION
-    from cosen.comparing.compare import DEFAULT_METHODS
+    from cosen.comparing.grid import DEFAULT_METHODS
     from cosen.training.config import make_config, read_config
 
     options.find_modules_here()

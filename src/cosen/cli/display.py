@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
     from rich.table import Table
 
-    from cosen.comparing.compare import CompareCallbacks
+    from cosen.comparing.grid import CompareCallbacks
     from cosen.comparing.jobs import Outcome
     from cosen.training.loop import Callbacks
     from cosen.training.records import EpochRecord, Metrics
@@ -130,7 +130,7 @@ class Display:
 
     def compare_callbacks(self) -> "CompareCallbacks":
         """Return callbacks for comparing: bars for all runs and for each, or a line per run."""
-        from cosen.comparing.compare import CompareCallbacks
+        from cosen.comparing.grid import CompareCallbacks
 
         runs = _RunCounter(self)
         return CompareCallbacks(

@@ -45,10 +45,14 @@ def evaluate(
         cosen evaluate runs/lesions new-lesions.csv --json
     """
     import cosen
+    from cosen.errors import InputError
     from cosen.training.evaluate_run import stored_metrics
 
     finished = cosen.Run(run)
     if data is None:
+        flags = {"--data-root": data_root, "--exclude": exclude, "--device": device}
+        for flag in [name for name, value in flags.items() if value]:
+            raise InputError(f"{flag} is for other data: give DATA, or remove {flag}")
         goal = None if objective is None else finished.objective(objective)
         metrics = stored_metrics(run, goal)
         shown = metrics.test

@@ -24,7 +24,7 @@ _log = logging.getLogger("cosen")
 
 
 @dataclass(frozen=True)
-class Progress:
+class JobProgress:
     """A message from a running job: its progress."""
 
     done: int
@@ -38,7 +38,7 @@ class Event:
     value: Any
 
 
-Report: TypeAlias = Callable[[Progress | Event], None]
+Report: TypeAlias = Callable[[JobProgress | Event], None]
 """Sends a message from a running job; progress is sent only a few times a second."""
 
 Work: TypeAlias = Callable[[Any, Path, tuple[Path, ...], Report], None]
@@ -88,7 +88,7 @@ class Outcome:
     reason: str | None = None
 
 
-Message: TypeAlias = Progress | Event | Note | Outcome
+Message: TypeAlias = JobProgress | Event | Note | Outcome
 
 
 class Schedule:
@@ -139,7 +139,7 @@ class Schedule:
     def handle(self, name: str, message: Message) -> None:
         """Handle a message of a job. A note that several jobs send is logged once."""
         match message:
-            case Progress(done, total):
+            case JobProgress(done, total):
                 self._on_progress(name, done, total)
             case Event(value):
                 self._on_event(name, value)
@@ -167,7 +167,7 @@ def run_job(job: Job, send: Callable[[Message], None]) -> None:
     trace = job.out / "traceback.txt"
     last_report = -math.inf
 
-    def report(message: Progress | Event) -> None:
+    def report(message: JobProgress | Event) -> None:
         nonlocal last_report
         now = time.monotonic()
         is_due = now - last_report >= REPORT_SECONDS

@@ -9,6 +9,7 @@ if the parent is killed, their workers keep running.
 """
 
 import gc
+import math
 import os
 import pickle
 import subprocess
@@ -46,6 +47,7 @@ def run_locally(
     on_progress: Callable[[str, int, int], None],
     on_outcome: Callable[[Outcome], None],
     on_event: Callable[[str, Any], None] = lambda _, __: None,
+    fail_together: bool = False,
 ) -> list[Outcome]:
     """Run jobs in worker processes, each on its share of the cores.
 
@@ -57,6 +59,7 @@ def run_locally(
         on_progress: Callback for progress, a few times a second: name of the job, done, total.
         on_outcome: Callback for the outcome of each job.
         on_event: Callback for events of a job: name of the job, value.
+        fail_together: Whether one failure ends all jobs, which would wait for the failed one.
 
     Returns:
         The outcomes, in the order of the jobs.
@@ -69,8 +72,9 @@ def run_locally(
     running: dict[_Worker, Job] = {}
     idle: list[_Worker] = []
     started: list[_Worker] = []
+    deadline = math.inf
     try:
-        while not schedule.is_over:
+        while not schedule.is_over and time.monotonic() < deadline:
             while len(running) < workers and (job := schedule.next_job()) is not None:
                 idle = [worker for worker in idle if worker.poll() is None]
                 if not idle:
@@ -88,6 +92,8 @@ def run_locally(
             if isinstance(message, Outcome):
                 del running[worker]
                 idle.append(worker)
+                if fail_together and message.reason is not None:  # others may know the cause
+                    deadline = min(deadline, time.monotonic() + EXIT_SECONDS)
         for worker in idle:
             _close_pipe(worker.stdin)
         for worker in idle:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cosen.data.named import find_named
-from cosen.downloads import Progress, download
+from cosen.downloads import DownloadProgress, download
 from cosen.errors import DataError
 
 MARK = ".fetched"
@@ -86,7 +86,7 @@ def fetch(
     name: str,
     root: Path,
     *,
-    progress: Progress | None = None,
+    progress: DownloadProgress | None = None,
     urls: Sequence[str] | None = None,
 ) -> list[Path]:
     """Download a dataset and return the paths of its files or of its folder.
@@ -125,7 +125,7 @@ def fetch(
 
 
 def _fetch_archive(
-    path: Path, file: str, checksum: str, mirrors: Sequence[str], progress: Progress | None
+    path: Path, file: str, checksum: str, mirrors: Sequence[str], progress: DownloadProgress | None
 ) -> None:
     """Download an archive and move its folder ``path.name`` to ``path``."""
     if path.exists():

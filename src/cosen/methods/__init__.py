@@ -3,6 +3,7 @@
 import csv
 import importlib
 import inspect
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -48,6 +49,7 @@ __all__ = [
     "find_method",
     "make_method",
     "method_label",
+    "named_method",
     "parse_method",
     "plain_value",
 ]
@@ -148,6 +150,28 @@ def method_label(name: str, options: Mapping[str, Any]) -> str:
         for option, value in options.items()
     )
     return f"{name}({pairs})" if pairs else name
+
+
+def named_method(method: Method) -> tuple[str, dict[str, Any]] | None:
+    """Return the name and the options of a built-in method object; None for any other object.
+
+    Example:
+        >>> named_method(Smote(neighbours=3)), named_method(Cosen(margin=4))
+        (('smote', {'neighbours': 3}), ('cosen', {'margin': 4}))
+    """
+    if METHODS.get(getattr(method, "name", "")) is not type(method):
+        return None
+    options: dict[str, Any] = {}
+    for option, parameter in inspect.signature(type(method)).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            options |= getattr(method, option)
+        elif getattr(method, option) != parameter.default:
+            options[option] = getattr(method, option)
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(options))
+    except TypeError:  # an option that cannot be written, such as a tensor
+        return None
+    return method.name, plain
 
 
 def plain_value(value: Any) -> Any:

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from cosen.downloads import Progress, download
+from cosen.downloads import DownloadProgress, download
 from cosen.errors import DataError, choices_hint
 
 TORCHVISION = "https://download.pytorch.org/models/"
@@ -86,7 +86,7 @@ def fetch_weights(
     root: Path | None = None,
     urls: Sequence[str] | None = None,
     *,
-    progress: Progress | None = None,
+    progress: DownloadProgress | None = None,
 ) -> Path:
     """Download pre-trained weights, unless they already exist, and return their path.
 

@@ -18,7 +18,7 @@ from cosen.paper.protocols import PROTOCOLS, TABLES, Protocol, Row
 from cosen.paper.summary import COSEN_PAPER, FILE, Summary, summarise
 
 if TYPE_CHECKING:
-    from cosen.comparing.compare import CompareCallbacks
+    from cosen.comparing.grid import CompareCallbacks
     from cosen.comparing.study_folder import StudyFolder
     from cosen.training.config import TrainConfig
 
@@ -201,7 +201,7 @@ def _check(options: ReproduceOptions, records: Iterable[Protocol]) -> None:
 def _run(
     record: Protocol, methods: tuple[str, ...], options: ReproduceOptions, watched: Watched
 ) -> Summary:
-    from cosen.comparing.compare import compare_methods
+    from cosen.comparing.grid import compare_methods
     from cosen.paper.ablation import variants_for
 
     _check_full(record, options.data_root)

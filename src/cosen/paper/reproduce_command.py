@@ -16,7 +16,7 @@ from cosen.cli.display import Display, plain_table
 from cosen.cli.options import DataRoot, Json
 
 if TYPE_CHECKING:
-    from cosen.comparing.compare import CompareCallbacks
+    from cosen.comparing.grid import CompareCallbacks
     from cosen.paper.presets import Preset
     from cosen.paper.protocols import Protocol
     from cosen.paper.reproduce import Entry, Reproduced, ReproduceOptions

@@ -160,7 +160,8 @@ def summarise(
         for seed, own in by_seed.items():
             own["error_reduction"] = error_reduction(own["accuracy"], baseline.get(seed))
     settings = about.model_dump(mode="json")["config"]
-    del settings["data_root"]
+    for name in ("data_root", "method", "options", "seed", "device"):  # they differ between runs
+        del settings[name]
     if settings.get("weights"):
         settings["weights"] = Path(settings["weights"]).name
     return Summary(

@@ -11,8 +11,8 @@ from torch import Tensor
 from cosen import functional as F
 from cosen.comparing.bootstrap import Spread
 from cosen.comparing.leaderboard_table import cells_of, format_share, headings_of, notes_of
+from cosen.report.cost_steps import learned_costs
 from cosen.report.gallery import gallery
-from cosen.report.learned_costs import learned_costs
 from cosen.report.packing import json_number
 from cosen.report.provenance import command, data_title, provenance
 from cosen.report.run_data import MethodRuns, ReportData, RunData, read_report_data

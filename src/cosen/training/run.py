@@ -13,6 +13,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
+from cosen.costs import Objective
 from cosen.data.augmentation import check_names
 from cosen.data.imbalance import parse_imbalance
 from cosen.data.labelled import LabelledImages
@@ -45,7 +46,13 @@ class Inputs:
     method: Method | None = None  # instead of config.method
     network: Callable[[], nn.Module] | None = None  # instead of config.network
     baseline: Path | None = None
+    objective: Objective | None = None  # instead of config.objective
     model: ModelInfo | None = None  # chosen earlier, for the same data and settings
+
+    def objects(self) -> tuple[str, ...]:
+        """Return which of data, method and network are objects."""
+        names = ("data", "method", "network")
+        return tuple(name for name in names if getattr(self, name) is not None)
 
 
 def train_run(
@@ -67,19 +74,19 @@ def train_run(
     """
     run, inputs, callbacks = RunFolder(out), inputs or Inputs(), callbacks or Callbacks()
     if resume:
-        config = RunFolder.existing(out).record().config
+        record = RunFolder.existing(out).record()
+        config = record.config
+        _check_objects(out, record, inputs)
         _check_data_exists(out, config, inputs)
-    elif run.has_run and is_first_process():
-        raise RunError(
-            f"{out} already holds a run: resume it (--resume {out}), or use another --out"
-        )
+    elif is_first_process():
+        check_free(out)
     if inputs.method is not None:
         config = replace(config, method=inputs.method.name, options={})
     method = inputs.method or make_method(config.method, config.options)
     check_config(config, method)
     if inputs.baseline is not None and not method.starts_from_baseline:
         raise InputError(f"method {method.name} does not use a baseline: remove --baseline")
-    with _session(config, run, inputs, resume=resume) as fabric:
+    with torch.random.fork_rng(devices=[]), _session(config, run, inputs, resume) as fabric:
         if isinstance(method, CosenPaper) and method.trials:
             from cosen.training.tuning import tune_in_run  # slow to import, and rarely needed
 
@@ -107,6 +114,27 @@ def check_config(config: TrainConfig, method: Method) -> None:
         )
 
 
+def check_free(out: Path) -> None:
+    """Raise an error if a folder already holds a run."""
+    if RunFolder(out).has_run:
+        raise RunError(
+            f"{out} already holds a run: resume it (--resume {out}), or use another --out"
+        )
+
+
+def _check_objects(out: Path, record: RunRecord, inputs: Inputs) -> None:
+    """Raise an error if a run that was started with objects is resumed without them."""
+    given = inputs.objects()
+    for name in ("data", "method", "network"):
+        if name in record.objects and name not in given:
+            raise RunError(
+                f"{out} was started with a {name} object: pass it again, "
+                f"cosen.train(resume=..., {name}=...)"
+            )
+        if name in given and name not in record.objects:
+            raise RunError(f"{out} was not started with a {name} object: remove {name}")
+
+
 def _check_data_exists(out: Path, config: TrainConfig, inputs: Inputs) -> None:
     """Raise an error if a relative path to the data does not exist from here."""
     path = Path(config.data).expanduser()
@@ -119,25 +147,25 @@ def _check_data_exists(out: Path, config: TrainConfig, inputs: Inputs) -> None:
 
 
 @contextmanager
-def _session(
-    config: TrainConfig, run: RunFolder, inputs: Inputs, *, resume: bool
-) -> Iterator[Fabric]:
+def _session(config: TrainConfig, run: RunFolder, inputs: Inputs, resume: bool) -> Iterator[Fabric]:
     """Lock the folder, start the processes, and clean up after an error."""
     first = is_first_process()
     with run.in_use() if first else nullcontext():
         if first and not resume:
             baseline = str(inputs.baseline.absolute()) if inputs.baseline else None
-            RunRecord.now(config, baseline=baseline).write(run.path)  # can be resumed now
+            record = RunRecord.now(config, baseline=baseline, objects=inputs.objects())
+            record.write(run.path)  # can be resumed now
         fabric = make_fabric(config)
         fabric.launch()
         try:
             yield fabric
         except Exception as error:
-            if first and not run.has_checkpoint:
+            if first and not resume and not run.has_checkpoint:
                 # nothing was learned yet: free the folder
                 (run.path / RunRecord.FILE).unlink(missing_ok=True)
                 shutil.rmtree(run.path / "tensorboard", ignore_errors=True)
-            if fabric.global_rank and isinstance(error, RuntimeError):
+            is_lost = any(name in str(error).lower() for name in ("gloo", "nccl"))
+            if isinstance(error, RuntimeError) and (fabric.global_rank or is_lost):
                 raise RunError(OTHER_FAILED) from error
             if isinstance(error, Diverged) and run.has_checkpoint:
                 epochs = len(run.history())
@@ -184,7 +212,7 @@ def _prepare(
         data=inputs.data,
         network=inputs.network,
         model=inputs.model,
-        objective=record.objective if known else None,
+        objective=record.objective if known else inputs.objective,
         progress=callbacks.reading if fabric.is_global_zero else None,
     )
     context = RunContext(config, task, make_setting(config, task), run, fabric, callbacks)

@@ -188,6 +188,7 @@ def make_task(
         features="vgg16" if backbone is not None else "",
     )
     objective = objective or Objective.read(config.objective, data.class_names)
+    objective = Objective.of(objective, num_classes=len(data.class_names))
     costs = objective.misclassification_costs
     parts = (splits.train, splits.val, splits.test)
     fingerprint = key_of(

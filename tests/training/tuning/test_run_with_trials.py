@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cosen.comparing.compare import train_job
+from cosen.comparing.grid import train_job
 from cosen.comparing.jobs import Progress
 from cosen.errors import InputError
 from cosen.methods import make_method

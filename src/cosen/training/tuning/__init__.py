@@ -28,9 +28,16 @@ from cosen.training.run_folder import RunFolder
 from cosen.training.task import make_task
 from cosen.training.tuning.folds import divide, features_of_folds, held_out_error, training_pool
 from cosen.training.tuning.outcome import CostOptions, Tuned, as_toml
-from cosen.training.tuning.search import SEARCHED, Progress, conclude, identity, open_study, search
+from cosen.training.tuning.search import (
+    SEARCHED,
+    TuningProgress,
+    conclude,
+    identity,
+    open_study,
+    search,
+)
 
-__all__ = ["Progress", "Tuned", "tune", "tune_in_run"]
+__all__ = ["Tuned", "TuningProgress", "tune", "tune_in_run"]
 
 HEAD_EPOCHS = 15
 """Epochs of a head."""
@@ -43,7 +50,7 @@ def tune(
     trials: int = 30,
     folds: int = 3,
     data: LabelledImages | None = None,
-    progress: Progress | None = None,
+    progress: TuningProgress | None = None,
 ) -> Tuned:
     """Search options of cosen-paper by cross-validation, and write the best to ``tuned.toml``.
 

@@ -27,7 +27,7 @@ from cosen.training.files import write_with
 from cosen.training.loop import Loop, LoopSettings, make_optimizer, seeded
 from cosen.training.task import Task, resolve_device
 from cosen.training.tuning.outcome import CostOptions
-from cosen.training.tuning.search import Progress
+from cosen.training.tuning.search import TuningProgress
 
 _log = logging.getLogger("cosen")
 
@@ -108,7 +108,7 @@ def features_of_folds(
     pool: LabelledImages,
     parts: list[Fold[LabelledImages]],
     store: Path,
-    progress: Progress,
+    progress: TuningProgress,
 ) -> list[Fold[Batch]]:
     """Return the features of each fold, on the device that heads are trained on.
 

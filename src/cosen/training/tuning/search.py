@@ -23,7 +23,7 @@ from cosen.training.loop import Diverged
 from cosen.training.task import Task
 from cosen.training.tuning.outcome import FACTORS, Candidate, CostOptions, Tuned, compare
 
-Progress = Callable[[str, int, int], None]
+TuningProgress = Callable[[str, int, int], None]
 """Callback for progress: title, number done, total."""
 
 SEARCHED: dict[str, BaseDistribution] = {
@@ -128,7 +128,7 @@ def search(
     *,
     folds: int,
     trials: int,
-    progress: Progress,
+    progress: TuningProgress,
 ) -> None:
     """Evaluate plain training, the defaults, and candidates until there are ``trials`` of them.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cosen.comparing.choice import choose
-from cosen.comparing.jobs import Job, Outcome, Progress, Report, reason_for
+from cosen.comparing.jobs import Job, JobProgress, Outcome, Report, reason_for
 from cosen.comparing.leaderboard import make_leaderboard, read_grid
 from cosen.comparing.processes import run_locally, usable_cores
 from cosen.comparing.study_folder import (
@@ -21,7 +21,15 @@ from cosen.comparing.study_folder import (
 )
 from cosen.data.cache_folder import key_of
 from cosen.errors import InputError, RunError
-from cosen.methods import METHODS, Method, find_method, make_method, method_label, parse_method
+from cosen.methods import (
+    METHODS,
+    Method,
+    find_method,
+    make_method,
+    method_label,
+    named_method,
+    parse_method,
+)
 from cosen.methods.reweighting import Baseline
 from cosen.training.config import TrainConfig
 from cosen.training.context import make_setting
@@ -97,15 +105,20 @@ def compare_methods(
                     entries[label] = _Entry(method, earlier)
         # the only task of this process: it fills the caches that all runs read
         task = make_task(
-            config, data=inputs.data, network=inputs.network, progress=callbacks.reading
+            config,
+            data=inputs.data,
+            network=inputs.network,
+            objective=inputs.objective,
+            progress=callbacks.reading,
         )
         record = record.changed(data=_data_key(task))
         if before is not None and before.data != record.data:
             raise RunError(
-                f"the data has changed since {out} was started: images, labels or costs differ; "
-                "use another --out"
+                f"the data or the network has changed since {out} was started: images, labels, "
+                "costs or layers differ; use another --out"
             )
         failures, jobs = _plan(study, config, entries, task, record.seeds, inputs)
+        del task  # frees its memory for the runs
         record.write(study.path)  # not earlier: after an error the folder can be used again
         for label, by_seed in failures.items():
             for seed, reason in by_seed.items():
@@ -156,7 +169,7 @@ def train_job(
             out,
             resume=run.has_run,
             inputs=replace(inputs, baseline=reads[0] if reads else None),
-            callbacks=Callbacks(batch=lambda done, total: report(Progress(done, total))),
+            callbacks=Callbacks(batch=lambda done, total: report(JobProgress(done, total))),
         )
 
 
@@ -235,20 +248,23 @@ def _object_entry(method: Method) -> tuple[str, _Entry]:
 
     The label contains the options that are numbers or strings and differ from the default.
     """
-    name, options = _checked_name(method), {}
+    name, named = _checked_name(method), named_method(method)
+    if named is not None:
+        options = dict(sorted(named[1].items()))
+        return method_label(name, options), _Entry(
+            method, MethodRecord(method=name, options=options)
+        )
+    options = {}
     for option, parameter in sorted(inspect.signature(type(method)).parameters.items()):
         value = getattr(method, option, parameter.default)
         if isinstance(value, int | float | str) and value != parameter.default:
             options[option] = value
-    label = method_label(name, options)
-    if type(method) is METHODS.get(name) and make_method(name, options) == method:
-        return label, _Entry(method, MethodRecord(method=name, options=options))
     # the attributes as text, to detect a different object
     held = {
         attribute: re.sub(" at 0x[0-9a-f]+", "", repr(value))
         for attribute, value in getattr(method, "__dict__", {}).items()
     }
-    return label, _Entry(method, MethodRecord(method=None, options=held))
+    return method_label(name, options), _Entry(method, MethodRecord(method=None, options=held))
 
 
 def _checked_name(method: Method) -> str:
@@ -299,14 +315,18 @@ def _merged_record(study: StudyFolder, before: StudyRecord, now: StudyRecord) ->
 
 
 def _data_key(task: Task) -> str:
-    """Return a key that changes with any image, label, class or misclassification cost."""
+    """Return a key that changes with any image, label, class, cost or network."""
     data, costs = task.decoded.data, task.objective.misclassification_costs
+    own = task.own_network
+    layers = "" if own is None else str([tuple(p.shape) for p in own().parameters()])
     return key_of(
         task.decoded.key,
         data.rows.tobytes(),
         data.labels.tobytes(),
         task.model.class_names,
         task.objective.name if costs is None else costs.numpy().tobytes(),
+        task.model.network,
+        layers,
     )
 
 

@@ -239,7 +239,7 @@ def test_changed_data_is_noticed(quick_train, make_folder):
         ({"network": "head"}, InputError, "--weights"),
         ({"freeze": "nothing"}, InputError, "no layer 'nothing'"),
         ({"validation": 0.0}, DataError, "there are no validation images"),
-        ({"objective": "none.csv"}, InputError, "no file none.csv"),
+        ({"objective": "none.csv"}, InputError, "no cost file none.csv"),
     ],
 )
 def test_mistakes_are_errors_before_training(quick_train, settings, error, message, tmp_path):

@@ -168,7 +168,7 @@ def test_bad_options_are_refused(name, options, message):
 
 
 def test_bad_settings_leave_no_run(tmp_path, config, monkeypatch):
-    with pytest.raises(InputError, match="a run in one process, but this one has 2: find the"):
+    with pytest.raises(InputError, match="a run in one process, but this one has 2: choose"):
         train_run(replace(config, devices=2), tmp_path / "run")
     given = dict.fromkeys(tuning.SEARCHED, 0.5) | {"acceptance": "always"}
     with pytest.raises(InputError, match="there is nothing to tune"):

@@ -174,7 +174,7 @@ def test_bad_settings_leave_no_run(tmp_path, config, monkeypatch):
     with pytest.raises(InputError, match="there is nothing to tune"):
         train_run(replace(config, options=TRIALS | given), tmp_path / "run")
     method = CosenPaper(trials=2, misclassification_costs=torch.ones(10, 10))
-    with pytest.raises(InputError, match="misclassification_costs must be a CSV"):
+    with pytest.raises(InputError, match="must be the path of a CSV"):
         train_run(config, tmp_path / "run", inputs=Inputs(method=method))
     assert not RunFolder(tmp_path / "run").has_run
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")

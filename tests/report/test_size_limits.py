@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from cosen.report import learned_costs, tradeoff, write_report
+from cosen.report import cost_steps, tradeoff, write_report
 from cosen.report.contents import read_contents
 from cosen.report.cost_steps import MAX_STEPS, included_steps
 from cosen.report.gallery import MAX_EXAMPLES, MAX_PICTURES
@@ -106,7 +106,7 @@ def test_ten_classes_and_many_epochs(tmp_path):
 
 
 def test_too_many_classes_for_matrices_and_scores(tmp_path, monkeypatch):
-    monkeypatch.setattr(learned_costs, "MAX_CHARACTERS", 200)
+    monkeypatch.setattr(cost_steps, "MAX_CHARACTERS", 200)
     monkeypatch.setattr(tradeoff, "MAX_CHARACTERS", 20)
     write_run(tmp_path / "run", COSTLY, steps=[cost_step(1), cost_step(2)])
     found = read_contents(tmp_path / "run")

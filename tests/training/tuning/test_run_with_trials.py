@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cosen.comparing.grid import train_job
-from cosen.comparing.jobs import Progress
+from cosen.comparing.jobs import JobProgress
 from cosen.errors import InputError
 from cosen.methods import make_method
 from cosen.methods.learned_costs import CosenPaper
@@ -149,7 +149,7 @@ def test_a_run_of_a_comparison(tmp_path, config, made_up_errors):
     assert run.is_finished
     assert "Chose the defaults of cosen-paper" in run.record().tuning.sentence
     assert math.inf in run.record().config.options.values()
-    assert Progress(4, 4) in reported  # two candidates of two folds
+    assert JobProgress(4, 4) in reported  # two candidates of two folds
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_misclassification_costs_are_the_objective(tmp_path, here):
     assert "mean misclassification cost" in compared.choice.sentence
     # the leaderboard uses the costs of the first start; other costs count as other data
     path.write_text(",0,1,2\n0,0,1,1\n1,9,0,2\n2,1,1,0\n")
-    with pytest.raises(RunError, match="images, labels or costs differ"):
+    with pytest.raises(RunError, match="images, labels, costs or layers differ"):
         run_study(tmp_path / "study", ["class-weights"], objective=str(path))
 
 
@@ -299,7 +299,7 @@ def test_data_that_changed_is_noticed_before_training(tmp_path, here, make_folde
             )
         else:
             table.write_text("\n".join(["path,label", *lines[1:]]))
-        with pytest.raises(RunError, match=r"the data has changed since .*study was started"):
+        with pytest.raises(RunError, match=r"the data or the network has changed since .*study"):
             run_study(tmp_path / "study", ["class-weights"], **settings)
         assert not (tmp_path / "study" / "runs" / "class-weights").exists()
 

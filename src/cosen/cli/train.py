@@ -107,7 +107,7 @@ def train(
     ) as display:
         run = cosen.train(
             config=run_config,
-            out=folder,
+            out=folder if resume is None else None,
             resume=resume,
             baseline=baseline,
             callbacks=display.callbacks(),

@@ -59,7 +59,7 @@ format: $(VENV)/.dev
 	@$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { echo "cosen needs Python 3.11.4 or newer, but '$(PYTHON)' was not found: install it, or use 'make PYTHON=...'."; exit 1; }

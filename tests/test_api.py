@@ -446,6 +446,29 @@ def test_an_objective_may_be_an_object(tmp_path):
         cosen.train((IMAGES, LABELS), objective=np.eye(2), out=tmp_path / "bad", **QUICK)
 
 
+def test_an_objective_object_is_used_in_the_search_for_options_and_never_lost(tmp_path):
+    costs = np.array([[0, 1, 1], [1, 0, 1], [5, 5, 0]])
+    (tmp_path / "costs.csv").write_text("t,0,1,2\n0,0,1,1\n1,1,0,1\n2,5,5,0\n")
+    sentences = []
+    for name, goal in {"object": costs, "csv": tmp_path / "costs.csv"}.items():
+        run = cosen.train(
+            (IMAGES, LABELS),
+            method="cosen-paper(trials=1,folds=2)",
+            objective=goal,
+            out=tmp_path / name,
+            **QUICK,
+        )
+        sentences.append(run.record.tuning.sentence)
+    assert sentences[0] == sentences[1]
+    record = cosen.load(tmp_path / "object").record
+    assert record.objects == ("data", "objective")
+    early = tmp_path / "early"  # as a run that was killed while it read its images
+    early.mkdir()
+    record.changed(data=None).write(early)
+    with pytest.raises(RunError, match="stopped before it read its data"):
+        cosen.train((IMAGES, LABELS), resume=early)
+
+
 def test_a_study_has_one_network(tmp_path, here):
     settings = QUICK | {"seeds": 1, "out": tmp_path / "study"}
     cosen.compare((IMAGES, LABELS), methods=["focal"], network=make_network, **settings)

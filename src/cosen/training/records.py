@@ -122,7 +122,7 @@ class RunRecord(StartRecord):
 
     FILE = "run.json"
 
-    objects: tuple[str, ...] = ()  # which of data, method and network were passed as objects
+    objects: tuple[str, ...] = ()  # data, method, network or objective, if objects
     baseline: str | None = None  # the folder of the baseline, if one was given
     tuning: TuningRecord | None = None  # if options were chosen
     data: DataRecord | None = None  # after it was read

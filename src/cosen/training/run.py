@@ -50,8 +50,8 @@ class Inputs:
     model: ModelInfo | None = None  # chosen earlier, for the same data and settings
 
     def objects(self) -> tuple[str, ...]:
-        """Return which of data, method and network are objects."""
-        names = ("data", "method", "network")
+        """Return which of the inputs that replace settings are objects."""
+        names = ("data", "method", "network", "objective")
         return tuple(name for name in names if getattr(self, name) is not None)
 
 
@@ -133,6 +133,8 @@ def _check_objects(out: Path, record: RunRecord, inputs: Inputs) -> None:
             )
         if name in given and name not in record.objects:
             raise RunError(f"{out} was not started with a {name} object: remove {name}")
+    if "objective" in record.objects and record.data is None:  # the costs are stored with the data
+        raise RunError(f"{out} was stopped before it read its data: start it in another folder")
 
 
 def _check_data_exists(out: Path, config: TrainConfig, inputs: Inputs) -> None:

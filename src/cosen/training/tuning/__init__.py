@@ -14,6 +14,7 @@ from pathlib import Path
 
 import optuna
 
+from cosen.costs import Objective
 from cosen.data.labelled import LabelledImages
 from cosen.errors import InputError, RunError
 from cosen.methods import Method, make_method
@@ -50,6 +51,7 @@ def tune(
     trials: int = 30,
     folds: int = 3,
     data: LabelledImages | None = None,
+    objective: Objective | None = None,
     progress: TuningProgress | None = None,
 ) -> Tuned:
     """Search options of cosen-paper by cross-validation, and write the best to ``tuned.toml``.
@@ -63,6 +65,7 @@ def tune(
         trials: Total number of candidates, including earlier ones.
         folds: Parts of the training images, each held out once.
         data: Images in memory, instead of ``config.data``.
+        objective: An objective object, instead of ``config.objective``.
         progress: Callback for progress.
     """
     progress = progress or (lambda _, __, ___: None)
@@ -75,7 +78,10 @@ def tune(
         if config.network == "auto":
             config = replace(config, network="head" if config.weights else "small-cnn")
         task = make_task(
-            config, data=data, progress=lambda done, of: progress("Reading images", done, of)
+            config,
+            data=data,
+            objective=objective,
+            progress=lambda done, of: progress("Reading images", done, of),
         )
         setting = make_setting(config, task)
         method.check(setting)
@@ -92,7 +98,7 @@ def tune(
         search(study, errors_of, config, folds=folds, trials=trials, progress=progress)
         held_out = sum(len(part.held_out) for part in parts)
         tuned = conclude(study, config.options, samples=held_out, path=out / "tuned.toml")
-        write_text(tuned.path, as_toml(tuned, objective=config.objective))
+        write_text(tuned.path, as_toml(tuned, None if objective else config.objective))
         return tuned
 
 
@@ -112,6 +118,7 @@ def tune_in_run(
         trials=method.trials,
         folds=method.folds,
         data=inputs.data,
+        objective=inputs.objective,
         progress=lambda _, done, total: callbacks.batch(done, total),
     )
     config = replace(config, options=tuned.chosen.costs)

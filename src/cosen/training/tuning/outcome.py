@@ -118,12 +118,13 @@ def _verdict(gain: Difference) -> str:
     return "better" if gain.mean > 0 else "worse"
 
 
-def as_toml(tuned: Tuned, *, objective: str) -> str:
-    """Return settings for ``cosen train --config``."""
-    if objective not in ("overall", "balanced"):
-        objective = str(Path(objective).absolute())
-    options = tuned.chosen.costs
-    settings = {"method": CosenPaper.name, "objective": objective, "options": options}
+def as_toml(tuned: Tuned, objective: str | None) -> str:
+    """Return settings for ``cosen train --config``; an objective object cannot be written."""
+    settings: dict[str, Any] = {"method": CosenPaper.name}
+    if objective is not None:
+        is_name = objective in ("overall", "balanced")
+        settings["objective"] = objective if is_name else str(Path(objective).absolute())
+    settings["options"] = tuned.chosen.costs
     return f"# {tuned.sentence()}\n\n{tomli_w.dumps(settings)}"
 
 

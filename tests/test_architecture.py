@@ -12,6 +12,7 @@ import cosen
 ROOT = Path(cosen.__file__).parent
 LAYERS = [
     "errors",
+    "files",
     "downloads",
     "functional",
     "losses",

@@ -16,16 +16,30 @@ def main() -> None:
     """Run the command; print errors of cosen as one message, without a traceback."""
     import logging
 
-    from cosen.errors import CosenError
+    from cosen.errors import OUT_OF_MEMORY, CosenError, escape_controls, is_out_of_memory
 
-    logging.basicConfig(format="cosen: %(message)s", level=logging.WARNING)
+    class Formatter(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return escape_controls(super().format(record), keep="\n")
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(Formatter("cosen: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     try:
         app()
-    except CosenError as error:
-        typer.echo(f"cosen: {error}", err=True)
-        sys.exit(1)
     except BrokenPipeError:
         sys.exit(0)  # the reader, such as head, has closed the pipe
+    except (CosenError, OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, CosenError):
+            text = str(error)
+        elif is_out_of_memory(error):
+            text = OUT_OF_MEMORY
+        elif isinstance(error, OSError) and error.strerror and error.filename is not None:
+            text = f"cannot use {error.filename}: {error.strerror}"
+        else:
+            raise
+        typer.echo(f"cosen: {escape_controls(text, keep=chr(10))}", err=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from cosen.data.labelled import LabelledImages
 from cosen.data.sources import open_data
 from cosen.devices import train_on_devices
 from cosen.errors import InputError, RunError, choices_hint
+from cosen.files import expand_user, is_file
 from cosen.losses import Numbers, as_numbers
 from cosen.methods import Method, named_method
 from cosen.training.config import TrainConfig, make_config
@@ -104,7 +105,7 @@ class Run:
 
         costs = None
         if isinstance(misclassification_costs, str | Path):
-            path = Path(misclassification_costs).expanduser()
+            path = expand_user(misclassification_costs)
             costs = read_misclassification_costs(path, load_info(self.path).class_names)
         elif misclassification_costs is not None:
             costs = as_numbers(misclassification_costs, name="misclassification_costs").float()
@@ -241,8 +242,8 @@ def train(
         network: The name of a network, a module, or a function that makes one. A module is copied.
         baseline: A finished run of the baseline on the same split, for methods that start from
             one. Without it, a baseline is trained first.
-        resume: Resume the run in this folder; other settings are ignored. Pass data, method and
-            network again if they were objects.
+        resume: Resume the run in this folder, with its own settings. Pass data, method and
+            network again if they were objects, and a method if it was ``module:Class``.
         callbacks: Called with progress.
         config: Settings to start from.
         settings: Any setting of :class:`~cosen.training.config.TrainConfig`, such as ``epochs=20``,
@@ -257,6 +258,8 @@ def train(
         given = [*settings, *(["out"] if out is not None else []), *(["config"] if config else [])]
         raise InputError(f"a resumed run keeps its settings: remove {', '.join(given)}")
     config, inputs = _settings(data, method, network, config, settings)
+    if isinstance(method, str):
+        inputs = replace(inputs, named=(config.method,))
     if baseline is not None:
         path = baseline.path if isinstance(baseline, Run) else Path(baseline)
         inputs = replace(inputs, baseline=path)
@@ -362,7 +365,7 @@ def load(path: Path | str, *, network: NetworkLike | None = None) -> Run | Study
 
 
 def _has_model(path: Path | str) -> bool:
-    return Path(path, ModelInfo.FILE).is_file()
+    return is_file(Path(path, ModelInfo.FILE))
 
 
 def _settings(

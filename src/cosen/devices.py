@@ -65,7 +65,10 @@ def train_on_devices(
     reasons = [outcome.reason for outcome in outcomes if outcome.reason is not None]
     if reasons:
         causes = [reason for reason in reasons if reason != OTHER_FAILED]
-        raise RunError(next(iter(causes), reasons[0]))
+        reason = next(iter(causes), reasons[0])
+        if "was killed" in reason and RunFolder(out).has_run:
+            reason = f"{reason}; resume the run with cosen train --resume {out}"
+        raise RunError(reason)
 
 
 def _train_process(

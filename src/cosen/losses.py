@@ -2,8 +2,8 @@
 
 Shapes are as in ``torch.nn.CrossEntropyLoss``: logits ``(B, C)`` or ``(B, C, d1, ...)``, targets
 ``(B,)`` or ``(B, d1, ...)`` class indices, or probabilities in the shape of the logits. Costs,
-frequencies and weights are buffers: they move with ``.to()`` and are in the ``state_dict``. Class
-counts are stored as frequencies or weights, which fit in half precision.
+frequencies and weights are buffers: they move with ``.to()`` and are in the ``state_dict``. They
+keep their precision if the network is converted to half precision.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -73,6 +73,16 @@ class _Loss(nn.Module):
 
     def _options(self) -> dict[str, Any]:
         return {"reduction": self.reduction, "ignore_index": self.ignore_index}
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move buffers, but keep their precision: in half precision a small cost would be 0."""
+
+        def moved(tensor: Tensor) -> Tensor:
+            result = fn(tensor)
+            is_half = result.dtype in (torch.float16, torch.bfloat16)
+            return tensor.to(result.device) if is_half else result
+
+        return super()._apply(moved, recurse)  # type: ignore[no-any-return,no-untyped-call]
 
     def extra_repr(self) -> str:
         shapes = [f"{name}={tuple(buffer.shape)}" for name, buffer in self.named_buffers()]

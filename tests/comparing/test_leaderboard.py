@@ -276,6 +276,9 @@ def test_it_is_read_back_as_it_was(board, tmp_path):
         assert Leaderboard.read(tmp_path) == written
     text = (tmp_path / "leaderboard.json").read_text().replace('"costs"', '"cost"')
     (tmp_path / "leaderboard.json").write_text(text)
+    with pytest.raises(RunError, match=r"leaderboard\.json is damaged: it does not match its"):
+        Leaderboard.read(tmp_path)
+    (tmp_path / "checksums.json").unlink()
     with pytest.raises(RunError, match=r"leaderboard\.json is damaged: objective must be one of"):
         Leaderboard.read(tmp_path)
 

@@ -215,7 +215,7 @@ def test_grey_and_rgb_are_converted():
 
 
 def test_impossible_sizes_are_refused():
-    with pytest.raises(InputError, match="at least one pixel"):
+    with pytest.raises(InputError, match="sides of 1 to 4096 pixels"):
         Preprocess(0, 4)
     with pytest.raises(InputError, match="fit must be"):
         Preprocess(4, 4, fit="squeeze")
@@ -368,6 +368,8 @@ def test_names_that_are_not_utf8(make_folder):
     assert "cat/caf\N{REPLACEMENT CHARACTER}.png: not an image" in str(error.value)
     assert list(inspect_data(data).broken) == ["cat/caf\N{REPLACEMENT CHARACTER}.png"]
     (root / "dog").rename(root / os.fsdecode(b"ch\xe8vre"))
-    with pytest.raises(DataError, match="is not UTF-8: rename it") as error:
+    with pytest.raises(
+        DataError, match="is not UTF-8 or has control characters: rename it"
+    ) as error:
         from_folder(root)
     str(error.value).encode()

@@ -66,12 +66,12 @@ def test_broken_and_animated_files(make_folder):
     frames = [Image.new("L", (8, 8), value) for value in (0, 99)]
     frames[0].save(root / "dog" / "moving.gif", save_all=True, append_images=frames[1:])
     inspection = inspect_data(from_folder(root))
-    assert inspection.broken == {"cat/bad.jpg": "not an image"}
+    assert inspection.broken == {"cat/bad.jpg": "not an image of a supported format"}
     assert inspection.animated == ("dog/moving.gif",)
     text = str(inspection)
     assert ": 10 files, 1 of them broken, 2 classes\n" in text
     assert "\nduplicates    none\n" in text
-    assert "\nBroken files:\n  cat/bad.jpg: not an image\n" in text
+    assert "\nBroken files:\n  cat/bad.jpg: not an image of a supported format\n" in text
 
 
 def test_groups_are_counted(make_folder):

@@ -194,7 +194,10 @@ def test_a_byte_order_mark_and_other_columns(write):
         (("path,label",), "lists no images"),
         (("file,label", "cat/000.png,a"), "no column 'path', but file, label"),
         (("path,label", "cat/000.png,a", "cat/001.png,a"), "has 1 class"),
-        (("path,label", "cat/nine.png,a", "dog/ten.png,b"), r"files that do not exist \(2\)"),
+        (
+            ("path,label", "cat/nine.png,a", "dog/ten.png,b"),
+            r"do not exist or are not files \(2\)",
+        ),
         (("path,label", "cat/000.png"), "line 2: the number of cells"),
         (
             ("path,label,split", "cat/000.png,a,weekday", "dog/000.png,b,test"),

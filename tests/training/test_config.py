@@ -63,7 +63,7 @@ def test_a_configuration_survives_json():
         ({"optimizer": "lion"}, "optimizer must be one of 'sgd' or 'adamw'"),
         ({"skip_broken": "maybe"}, "true or false"),
         ({"ema": 1.0}, "ema must be below 1, but is 1.0"),
-        ({"lr": -1}, "lr must be at least 0"),
+        ({"lr": -1}, "lr must be above 0"),
         ({"objective": "recall"}, "objective must be overall, balanced or a CSV"),
     ],
 )

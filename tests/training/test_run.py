@@ -12,12 +12,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from cosen import files as atomic
 from cosen.costs import AdaptiveCosts, CostLearner
 from cosen.data.named import load_named
 from cosen.data.splits import FoldSplit
 from cosen.errors import DataError, InputError, RunError
 from cosen.networks.vgg import VGG16Features
-from cosen.training import files as atomic
 from cosen.training.config import TrainConfig
 from cosen.training.loop import Callbacks
 from cosen.training.model_file import calibrated_temperature, load_model
@@ -108,7 +108,7 @@ def test_another_seed_is_another_run(quick_train, finished_run):
 
 
 def test_early_stopping_and_the_best_epoch(quick_train):
-    run = quick_train(epochs=40, patience=2, lr=0.0, method="baseline")
+    run = quick_train(epochs=40, patience=2, lr=1e-12, method="baseline")
     rows = run.history()
     assert len(rows) == 3, "nothing is learned at rate 0, so it stops two epochs after the first"
     assert rows[0].best
@@ -176,7 +176,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_kept(quick_train, copi
     path = run.path / "checkpoint.pt"
     path.write_bytes(path.read_bytes()[:1000])
     (run.path / "metrics.json").unlink()
-    with pytest.raises(RunError, match=r"is damaged .*resume from the one before it, remove"):
+    with pytest.raises(RunError, match=r"is damaged: to resume from the one before it, remove"):
         quick_train(resume=True)
     assert torch.load(run.path / "checkpoint-before.pt", weights_only=True)["best_epoch"] >= 1
     path.unlink()

@@ -47,7 +47,10 @@ def compare(
     seeds: Annotated[int, typer.Option(help="Runs per method, each with its own split.")] = 3,
     out: Annotated[
         Path | None,
-        typer.Option(help="Study folder; default: studies/NAME. Continues an existing study."),
+        typer.Option(
+            help="Study folder; default: studies/NAME. Continues an existing study.",
+            parser=options.folder_name,
+        ),
     ] = None,
     config: options.ConfigFile = None,
     objective: options.Objective = None,
@@ -99,9 +102,11 @@ def compare(
     import cosen
     from cosen.api import STUDY_VALIDATION
     from cosen.comparing.grid import DEFAULT_METHODS
+    from cosen.errors import RunError
     from cosen.training.config import make_config, read_config
 
-    options.find_modules_here()
+    wanted = DEFAULT_METHODS if methods is None else split_methods(methods)
+    options.find_modules_here(*wanted)
     shared, method_options = _split_settings(options.parse_set(set_))
     settings = options.given(
         data=data,
@@ -129,7 +134,7 @@ def compare(
     ) as display:
         study = cosen.compare(
             config=make_config(settings | shared, base=make_config(base)),
-            methods=DEFAULT_METHODS if methods is None else split_methods(methods),
+            methods=wanted,
             options=method_options,
             seeds=seeds,
             out=out,
@@ -146,6 +151,12 @@ def compare(
         typer.echo(json.dumps(found, indent=2))
     else:
         _print_study(study)
+    if failed := display.failed_runs:
+        shown = ", ".join(failed[:3]) + (", ..." if len(failed) > 3 else "")
+        raise RunError(
+            f"the study is not complete: {len(failed)} of its runs failed ({shown}); run the same "
+            "command again to repeat them"
+        )
 
 
 def split_methods(text: str) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
+from cosen.errors import escape_controls
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -61,6 +63,7 @@ class Display:
             self._bars = Progress(*columns, console=self.console, transient=True)
         self._tasks: dict[str, tuple[TaskID, int | None]] = {}  # by name, with their totals
         self._last_line = time.monotonic()
+        self.failed_runs: list[str] = []  # of a comparison
 
     def __enter__(self) -> Self:
         log = logging.getLogger("cosen")
@@ -212,6 +215,7 @@ class _RunCounter:
         self.shares.pop(outcome.name, None)
         if self.total:  # else the method does not support this data, and the run is not counted
             self.ended += 1
+            self.display.failed_runs += [outcome.name] * (outcome.reason is not None)
         if outcome.reason is not None:
             self.display.line(f"{outcome.name} failed: {outcome.reason}")
         elif not self.display.has_bars:
@@ -252,7 +256,7 @@ def print_metrics(metrics: "Metrics", class_names: "Sequence[str]", class_counts
     order = sorted(range(len(class_names)), key=lambda label: trained[label])
     for label in order:
         table.add_row(
-            Text(class_names[label]),
+            Text(escape_controls(class_names[label])),
             str(trained[label]),
             str(tested[label]),
             percent(metrics.class_recall[label], digits=1, unit=""),
@@ -282,4 +286,4 @@ def percent(share: float | None, *, digits: int = 2, unit: str = " %") -> str:
 def _print(console: "Console", text: str) -> None:
     from rich.text import Text
 
-    console.print(Text(text), soft_wrap=not console.is_terminal)
+    console.print(Text(escape_controls(text, keep="\n")), soft_wrap=not console.is_terminal)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -117,8 +118,8 @@ def predict(
         cosen predict runs/lesions photos/ --misclassification-costs costs.csv
     """
     import cosen
-    from cosen.errors import InputError
-    from cosen.training.files import write_text
+    from cosen.errors import InputError, escape_controls
+    from cosen.files import write_text
     from cosen.training.predict import parse_prior
 
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
@@ -135,7 +136,8 @@ def predict(
             progress=partial(display.progress, READING),
         )
     if out is None:
-        typer.echo(_as_json(predictions) if json_ else _as_csv(predictions), nl=False)
+        text = _as_json(predictions) if json_ else _as_csv(predictions)
+        typer.echo(escape_controls(text, keep="\n") if sys.stdout.isatty() else text, nl=False)
         return
     is_json = out.suffix.lower() == ".json"
     write_text(out, _as_json(predictions) if is_json else _as_csv(predictions))
@@ -152,6 +154,8 @@ def _as_json(predictions: "list[Prediction]") -> str:
 
 def _as_csv(predictions: "list[Prediction]") -> str:
     """Return one line per image, with the top classes if there are several."""
+    from cosen.files import spreadsheet_text
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     count = len(predictions[0].top)
@@ -159,10 +163,14 @@ def _as_csv(predictions: "list[Prediction]") -> str:
     titles = [title for rank in ranks for title in (f"class_{rank}", f"probability_{rank}")]
     writer.writerow(["image", "class", "probability", *titles])
     for prediction in predictions:
-        row = [prediction.image, prediction.decision, f"{prediction.probability:.6f}"]
+        row = [
+            spreadsheet_text(prediction.image),
+            spreadsheet_text(prediction.decision),
+            f"{prediction.probability:.6f}",
+        ]
         for rank in ranks:
             entry = prediction.top[rank - 1]
-            row += [entry.name, f"{entry.probability:.6f}"]
+            row += [spreadsheet_text(entry.name), f"{entry.probability:.6f}"]
         writer.writerow(row)
     return text.getvalue().encode("utf-8", "backslashreplace").decode()  # any file name prints
 

@@ -83,7 +83,17 @@ def parse_set(texts: Sequence[str] | None) -> dict[str, str]:
     return settings
 
 
-def find_modules_here() -> None:
-    """Search the current folder for the user's ``module:Class``, as ``python`` does."""
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+def find_modules_here(*names: str) -> None:
+    """Also search the current folder for modules, if a name is the user's ``module:Class``.
+
+    It is searched last: a file there cannot replace a module that cosen imports.
+    """
+    if "" not in sys.path and any(":" in name for name in names):
+        sys.path.append("")
+
+
+def folder_name(text: str) -> Path:
+    """Return the folder of ``--out``; an empty name would be the current folder."""
+    if not text:
+        raise InputError("--out is empty: give the name of a folder")
+    return Path(text)

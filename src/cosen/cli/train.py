@@ -14,10 +14,14 @@ from cosen.cli.display import Display, print_metrics
 def train(
     data: options.Data = None,
     out: Annotated[
-        Path | None, typer.Option(help="Run folder; default: a new one below runs/.")
+        Path | None,
+        typer.Option(
+            help="Run folder; default: a new one below runs/.", parser=options.folder_name
+        ),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Resume the run in this folder; takes no other settings.")
+        Path | None,
+        typer.Option(help="Resume the run in this folder; only --method module:Class is repeated."),
     ] = None,
     config: options.ConfigFile = None,
     method: Annotated[
@@ -62,6 +66,8 @@ def train(
         cosen train --resume runs/mnist
 
         cosen train photos/ --config settings.toml --method "cosen(margin=4)" --set clip=1
+
+        cosen train --resume runs/own --method my_module:MyMethod
     """
     import cosen
     from cosen.api import new_run_folder
@@ -69,7 +75,6 @@ def train(
     from cosen.training.config import make_config, read_config
     from cosen.training.run import is_first_process
 
-    options.find_modules_here()
     settings = options.given(
         data=data,
         method=method,
@@ -94,8 +99,11 @@ def train(
     if resume is None:
         base = make_config(read_config(config)) if config else None
         run_config = make_config(settings, base=base)
+        options.find_modules_here(run_config.method)
         folder = out or new_run_folder(run_config)
     else:
+        again = settings.pop("method") if ":" in (method or "") else None  # the user's own code
+        options.find_modules_here(again or "")
         extra = [*options.given(out=out, config=config, baseline=baseline), *settings]
         if extra:
             raise InputError(f"--resume uses the settings of the run: remove {', '.join(extra)}")
@@ -109,6 +117,7 @@ def train(
             config=run_config,
             out=folder if resume is None else None,
             resume=resume,
+            method=None if resume is None else again,
             baseline=baseline,
             callbacks=display.callbacks(),
         )
@@ -126,7 +135,8 @@ def train(
 def tune(
     data: options.Data = None,
     out: Annotated[
-        Path | None, typer.Option(help="Output folder; resumes an existing search.")
+        Path | None,
+        typer.Option(help="Output folder; resumes an existing search.", parser=options.folder_name),
     ] = None,
     weights: options.Weights = None,
     trials: Annotated[

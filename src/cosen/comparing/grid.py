@@ -100,8 +100,10 @@ def compare_methods(
         if before is not None:
             record = _merged_record(study, before, record)
             for label, earlier in record.methods.items():
-                if label not in entries and earlier.method is not None:
-                    method = make_method(earlier.method, earlier.options)
+                # code that this call does not name is not imported: a study may be someone else's
+                named = earlier.method is not None and ":" not in earlier.method
+                if label not in entries and named:
+                    method = make_method(str(earlier.method), earlier.options)
                     entries[label] = _Entry(method, earlier)
         # the only task of this process: it fills the caches that all runs read
         task = make_task(
@@ -372,6 +374,7 @@ def _plan(
             else:
                 name, options = entry.record.method, entry.record.options
                 of_run = replace(config, seed=seed, method=name, options=options)
+                own = replace(own, named=(name,))
             out = study.run(label, seed).path.absolute()
             jobs.append(Job(f"{label}/{seed}", train_job, (of_run, own), out, after, reads))
     return failures, jobs

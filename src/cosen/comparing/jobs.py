@@ -15,7 +15,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cosen.errors import CosenError
+from cosen.errors import OUT_OF_MEMORY, CosenError, is_out_of_memory
 
 REPORT_SECONDS = 0.25
 """The shortest time between two progress reports of a job."""
@@ -182,7 +182,7 @@ def run_job(job: Job, send: Callable[[Message], None]) -> None:
             job.work(job.payload, job.out, job.reads, report)
     except (Exception, SystemExit) as error:
         reason = reason_for(error)
-        if not isinstance(error, CosenError):
+        if not isinstance(error, CosenError) and not is_out_of_memory(error):
             with suppress(OSError):  # for example a full disk
                 job.out.mkdir(parents=True, exist_ok=True)
                 trace.write_text(traceback.format_exc(), "utf-8", "backslashreplace")
@@ -193,6 +193,8 @@ def reason_for(error: BaseException) -> str:
     """Describe an error in one line: its message, with its type unless it is a CosenError."""
     if isinstance(error, CosenError):
         return str(error)
+    if is_out_of_memory(error):
+        return OUT_OF_MEMORY
     lines = str(error).strip().splitlines()
     return ": ".join([type(error).__name__, *lines[:1]])
 

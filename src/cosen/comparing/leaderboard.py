@@ -22,6 +22,7 @@ from cosen.comparing.bootstrap import LEVEL, Change, Spread, paired_change
 from cosen.comparing.leaderboard_table import leaderboard_markdown
 from cosen.costs import BALANCED, OVERALL, Objective
 from cosen.errors import RunError
+from cosen.files import spreadsheet_text
 from cosen.training.records import Metrics, Record, RunRecord
 from cosen.training.run_folder import RunFolder
 
@@ -270,7 +271,8 @@ def _changes(
 
 
 def _csv_line(row: MethodRow) -> dict[str, Any]:
-    line: dict[str, Any] = {"method": row.method, "seeds": " ".join(map(str, row.seeds))}
+    method = spreadsheet_text(row.method)
+    line: dict[str, Any] = {"method": method, "seeds": " ".join(map(str, row.seeds))}
     for part, means in (("test", row.test), ("val", row.val)):
         for name in METRICS:
             spread = means.get(name)
@@ -282,4 +284,4 @@ def _csv_line(row: MethodRow) -> dict[str, Any]:
         line[f"change_{name}_low"] = change and change.low
         line[f"change_{name}_high"] = change and change.high
     reasons = "; ".join(f"seed {seed}: {reason}" for seed, reason in row.failures.items())
-    return line | {"seconds": row.seconds, "failures": reasons}
+    return line | {"seconds": row.seconds, "failures": spreadsheet_text(reasons)}

@@ -19,7 +19,7 @@ from cosen.comparing.choice import Choice
 from cosen.comparing.leaderboard import Leaderboard
 from cosen.data.cache_folder import key_of
 from cosen.errors import RunError
-from cosen.training.files import write_text
+from cosen.files import is_file, write_text
 from cosen.training.records import Record, StartRecord
 from cosen.training.run_folder import RunFolder
 
@@ -90,7 +90,7 @@ class StudyFolder:
 
     @property
     def has_study(self) -> bool:
-        return (self.path / StudyRecord.FILE).is_file()
+        return is_file(self.path / StudyRecord.FILE)
 
     def run(self, label: str, seed: int) -> RunFolder:
         """Return the run folder of a method and a seed, whether it exists or not."""

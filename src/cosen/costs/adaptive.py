@@ -17,7 +17,7 @@ from cosen import functional as F
 from cosen.costs.learned import CostStep, LearnedCosts
 from cosen.costs.objective import Objective, validation_rates
 from cosen.errors import InputError
-from cosen.functional.checks import check_class_vector, check_not_negative
+from cosen.functional.checks import check_class_vector, check_not_negative, check_number
 from cosen.functional.costs import FLOOR
 from cosen.losses import Numbers, as_numbers
 
@@ -100,12 +100,13 @@ class AdaptiveCosts(LearnedCosts):
     ) -> None:
         check_not_negative(tau, name="tau")
         check_not_negative(errors, name="errors")
-        check_not_negative(margin or 0, name="margin")
+        check_not_negative(0 if margin is None else margin, name="margin")
         check_not_negative(margin_scale, name="margin_scale")
         if tau > MAX_TAU:
             raise InputError(f"tau must be at most {MAX_TAU:g}, but is {tau:g}")
         if not isinstance(learn_tau, bool):
             raise InputError(f"learn_tau must be true or false, but is {learn_tau!r}")
+        check_number(cost_lr, name="cost_lr")
         if not 0 <= cost_lr <= 1:
             raise InputError(f"cost_lr must lie in [0, 1], but is {cost_lr}")
         counts = as_numbers(class_counts, name="class_counts").float()

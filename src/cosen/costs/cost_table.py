@@ -26,8 +26,15 @@ def read_cost_table(path: Path, class_names: tuple[str, ...]) -> Tensor:
         raise InputError(f"there is no cost file {path}") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as a CSV: {error}") from error
-    header = lines[0][1:] if lines else []
-    rows = {line[0]: line[1:] for line in lines[1:]}
+    if not lines:
+        raise InputError(f"{path} is empty: it must have a column and a line for every class")
+    if len(lines[0]) == 1 and ";" in lines[0][0]:
+        raise InputError(f"{path} is separated by semicolons: separate the cells by commas")
+    header, rows = lines[0][1:], {line[0]: line[1:] for line in lines[1:]}
+    for kind, names in (("columns", header), ("lines", [line[0] for line in lines[1:]])):
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"{path} has two {kind} for {name!r}: keep one")
     for name in class_names:
         if name not in header or name not in rows:
             raise InputError(

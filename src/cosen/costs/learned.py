@@ -107,6 +107,8 @@ class LearnedCosts(CostSensitiveLoss, ABC):
         check_tensor(logits, name="logits")
         check_tensor(target, name="target")
         self._check_outputs(logits)
+        if logits.is_meta or target.is_meta or self.costs.is_meta:
+            raise InputError("step() needs values, but a tensor is on the device meta")
         if target.is_floating_point():
             raise InputError(f"target of step() must be class indices, but is {target.dtype}")
         batch = prepare_batch(  # on the CPU, where values are checked too

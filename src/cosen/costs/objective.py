@@ -1,7 +1,6 @@
 """The objective: what the validation error measures, and how certain it is."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 from cosen import functional as F
 from cosen.costs.cost_table import read_misclassification_costs
 from cosen.errors import InputError
+from cosen.files import expand_user
 from cosen.functional.checks import check_misclassification_costs
 from cosen.losses import Numbers, as_numbers
 
@@ -71,7 +71,7 @@ class Objective:
                 f"objective must be overall, balanced or a CSV of misclassification costs, but is "
                 f"{text!r}"
             )
-        return cls.of(read_misclassification_costs(Path(text).expanduser(), class_names))
+        return cls.of(read_misclassification_costs(expand_user(text), class_names))
 
     @property
     def matrix(self) -> Tensor:

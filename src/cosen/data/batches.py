@@ -1,5 +1,6 @@
 """Batches of images or features as tensors."""
 
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass
@@ -84,6 +85,14 @@ class Normalise:
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        is_finite = all(-math.inf < value < math.inf for value in (*self.mean, *self.std))
+        if not is_finite or not all(value > 0 for value in self.std):
+            raise InputError(
+                "mean and std must be finite, and std must be positive, but they are "
+                f"{self.mean} and {self.std}"
+            )
 
     def __call__(self, images: Tensor) -> Tensor:
         """Normalise images in [0, 1], ``(B, C, H, W)``."""

@@ -4,18 +4,41 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from threading import Condition
 from typing import IO, Literal, TypeVar
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL.ImageFile import ImageFile
 
-from cosen.errors import BrokenImageError, InputError
+from cosen.errors import BrokenImageError, InputError, escape_controls
+from cosen.files import open_regular
 
 SUFFIXES = frozenset(
-    (".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+    (
+        *(".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif"),
+        *(".tiff", ".webp"),
+    )
 )
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
+"""Formats that are read. Pillow has decoders for many more; some start other programs."""
+
+MAX_PIXELS = 178_956_970
+"""Largest image that is decoded; Pillow's own limit, which a program may have changed."""
+
+MAX_SIDE = 4096
+"""Largest height or width that images are converted to."""
+
+LARGE = 2**24
+"""Pixels above which an image is reduced before its colours are converted, if it may be smaller."""
+
+PIXELS_AT_ONCE = 2**27
+"""Pixels of all images that are decoded at the same time; one larger image is decoded alone."""
 
 Progress = Callable[[int, int], None]
 """Callback for progress: number done, total number."""
@@ -36,49 +59,108 @@ def decode_image(
     Args:
         source: A path or an open file.
         least_size: Sufficient (width, height). A larger JPEG may be decoded at a fraction of its
-            size, but never below this.
+            size, and a very large image is reduced, but never below this.
 
     Raises:
         BrokenImageError: The file is not an image, is truncated, or is too large to decode safely.
     """
+    with opened_image(source) as image:
+        if least_size is not None:
+            longest = max(least_size)  # the image may be rotated below
+            least_size = (longest, longest)
+            if image.format == "JPEG":
+                image.draft(image.mode, least_size)
+        with _decoding.share(image.width * image.height):
+            image.load()
+            return _as_grey_or_rgb(image, least_size)
+
+
+@contextmanager
+def opened_image(source: Path | IO[bytes]) -> Iterator[Image.Image]:
+    """Open an image without decoding it. Any error of a decoder means that it is broken."""
+    file: AbstractContextManager[IO[bytes]]
     try:
-        with warnings.catch_warnings():
-            # large images are fine; Pillow raises DecompressionBombError for dangerous ones
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(source) as image:
-                if least_size is not None and image.format == "JPEG":
-                    longest = max(least_size)  # the image may be rotated below
-                    image.draft(image.mode, (longest, longest))
-                image.load()
-                return _as_grey_or_rgb(ImageOps.exif_transpose(image))
+        file = open_regular(source) if isinstance(source, Path) else nullcontext(source)
+        with file as content, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about metadata, and about sizes that are checked here
+            with Image.open(content, formats=_readable_formats()) as image:
+                if image.width * image.height > MAX_PIXELS:
+                    raise Image.DecompressionBombError
+                yield image
     except FileNotFoundError as error:
         raise BrokenImageError("the file is missing") from error
     except UnidentifiedImageError as error:
-        raise BrokenImageError("not an image") from error
+        raise BrokenImageError("not an image of a supported format") from error
     except Image.DecompressionBombError as error:
         raise BrokenImageError("too many pixels to decode safely") from error
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        reason = "truncated" if "truncated" in str(error).lower() else str(error) or "unreadable"
-        raise BrokenImageError(reason) from error
+    except Exception as error:  # decoders raise errors of any type for a damaged file
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = "truncated" if "truncated" in reason.lower() else reason.splitlines()[0]
+        raise BrokenImageError(escape_controls(reason)) from error
 
 
-def _as_grey_or_rgb(image: Image.Image) -> Image.Image:
-    if image.mode in ("L", "RGB"):
-        return image
-    if image.mode == "1":
-        return image.convert("L")
+@cache
+def _readable_formats() -> tuple[str, ...]:
+    Image.init()  # old versions of Pillow have no AVIF
+    return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+class _PixelBudget:
+    """Lets threads decode images while their pixels together are within a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = self._free = limit
+        self._changed = Condition()
+
+    @contextmanager
+    def share(self, pixels: int) -> Iterator[None]:
+        pixels = min(pixels, self._limit)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= pixels)
+            self._free -= pixels
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += pixels
+                self._changed.notify_all()
+
+
+_decoding = _PixelBudget(PIXELS_AT_ONCE)
+
+
+def _as_grey_or_rgb(image: Image.Image, least_size: tuple[int, int] | None) -> Image.Image:
+    """Convert a decoded image; a large one is reduced as early as possible to save memory."""
+    with suppress(Exception):  # damaged EXIF data
+        ImageOps.exif_transpose(image, in_place=True)
     if image.mode.startswith("I") or image.mode == "F":
-        return _eight_bit_grey(image)
-    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        return _reduced(_eight_bit_grey(image), least_size)
+    if image.mode == "P" and image.width * image.height > LARGE:
+        image = image.convert("RGBA" if "transparency" in image.info else "RGB")
+    elif image.mode == "1":
+        image = image.convert("L")
+    has_transparency = "transparency" in image.info
+    image = _reduced(image, least_size)
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or has_transparency:
         visible = image.convert("RGBA")
         background = Image.new("RGBA", visible.size, "white")
         return Image.alpha_composite(background, visible).convert("RGB")
+    if image.mode in ("L", "RGB"):
+        return image.copy() if isinstance(image, ImageFile) else image  # a copy has no open file
     return image.convert("RGB")
+
+
+def _reduced(image: Image.Image, least_size: tuple[int, int] | None) -> Image.Image:
+    """Average blocks of pixels of a large image, but keep at least ``least_size``."""
+    if least_size is None or image.width * image.height <= LARGE or image.mode in ("P", "PA"):
+        return image
+    factor = min(image.width // least_size[0], image.height // least_size[1])
+    return image.reduce(factor) if factor > 1 else image
 
 
 def _eight_bit_grey(image: Image.Image) -> Image.Image:
     """Scale sixteen-bit grey to eight bits; Pillow's conversion would clip it."""
-    values = np.asarray(image, dtype=np.float64)
+    values = np.asarray(image)  # uint16, int32 or float32
     top = values.max(initial=0)
     if image.mode == "F" and top <= 1:
         scale = 255.0
@@ -86,7 +168,12 @@ def _eight_bit_grey(image: Image.Image) -> Image.Image:
         scale = 255 / 65535
     else:
         scale = 1.0
-    return Image.fromarray((values * scale).round().clip(0, 255).astype(np.uint8))
+    grey = np.empty(values.shape, dtype=np.uint8)
+    rows = max(1, 2**20 // max(1, image.width))  # a strip at a time: float64 needs eight bytes
+    for start in range(0, len(values), rows):
+        strip = np.nan_to_num(values[start : start + rows].astype(np.float64) * scale)
+        grey[start : start + rows] = strip.round().clip(0, 255)
+    return Image.fromarray(grey)
 
 
 Fit = Literal["crop", "stretch", "pad"]
@@ -110,9 +197,10 @@ class Preprocess:
     fit: Fit = "crop"
 
     def __post_init__(self) -> None:
-        if min(self.height, self.width) < 1 or self.channels not in (1, 3):
+        sides = (self.height, self.width)
+        if not 1 <= min(sides) <= max(sides) <= MAX_SIDE or self.channels not in (1, 3):
             raise InputError(
-                "images need at least one pixel and 1 or 3 channels, but the size is "
+                f"images need sides of 1 to {MAX_SIDE} pixels and 1 or 3 channels, but the size is "
                 f"{self.height} x {self.width} x {self.channels}"
             )
         if self.fit not in ("crop", "stretch", "pad"):

@@ -72,7 +72,7 @@ def decode_images(
         pixels = np.memmap(path, dtype=np.uint8, mode="r", shape=shape)
     wanted = set(data.rows.tolist())
     used = {int(row): reason for row, reason in broken.items() if int(row) in wanted}
-    if used and not skip_broken:
+    if used and not (skip_broken and len(used) < len(data)):
         raise broken_images_error(data, used)
     if used:
         _log.warning("%s: skipped %d broken files of %d", data.source, len(used), len(data))
@@ -86,7 +86,7 @@ def broken_images_error(data: LabelledImages, broken: dict[int, str]) -> DataErr
     return DataError(
         f"{data.source}: {len(broken)} of {len(data)} files cannot be used:\n"
         + "\n".join(lines)
-        + "\nfix or remove them, or use --skip-broken"
+        + f"\nfix or remove them{', or use --skip-broken' * (len(broken) < len(data))}"
     )
 
 

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from cosen.data.decoding import Progress, in_threads
+from cosen.data.decoding import Progress, in_threads, opened_image
 from cosen.data.labelled import LabelledImages
 from cosen.data.stores import ImageFiles, printable
 from cosen.errors import BrokenImageError
@@ -237,7 +236,7 @@ def _look(data: LabelledImages, row: int) -> _Look:
     digest.update(image.tobytes())
     animated = False
     if isinstance(data.images, ImageFiles):
-        with Image.open(data.images.paths[row]) as file:
+        with opened_image(data.images.paths[row]) as file:
             animated = bool(getattr(file, "is_animated", False))
     return _Look(image.size, digest.digest(), animated)
 

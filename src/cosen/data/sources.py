@@ -1,6 +1,7 @@
 """Open a dataset: a name, a folder of class folders, a CSV, arrays, or a PyTorch dataset."""
 
 import csv
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,10 +11,13 @@ import numpy as np
 
 from cosen.data.labelled import LabelledImages, check_excluded
 from cosen.data.stores import DatasetImages, ImageArray, ImageFiles, as_bytes, printable
-from cosen.errors import DataError, InputError, choices_hint
+from cosen.errors import DataError, InputError, choices_hint, escape_controls
+from cosen.files import expand_user, is_file, is_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_log = logging.getLogger("cosen")
 
 PART_FOLDERS = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -53,14 +57,14 @@ def open_data(
         # not at the top: the named datasets import this module
         from cosen.data.named import NAMED, load_named
 
-        path = Path(data).expanduser()
+        path = expand_user(data)
         if isinstance(data, str) and data.partition(":")[0] in NAMED:
             opened = load_named(data, root=root)
-        elif path.is_dir():
+        elif is_folder(path):
             return from_folder(path, exclude=exclude)
-        elif path.is_file() and path.suffix.lower() == ".csv":
+        elif is_file(path) and path.suffix.lower() == ".csv":
             return from_table(path, exclude=exclude)
-        elif path.is_file():
+        elif is_file(path):
             raise DataError(f"{path} is neither a folder of class folders nor a CSV")
         else:
             raise DataError(
@@ -115,8 +119,8 @@ def from_folder(root: Path | str, *, exclude: tuple[str, ...] = ()) -> LabelledI
                 continue
             if printable(class_folder.name) != class_folder.name:
                 raise DataError(
-                    f"the name of the class folder {printable(str(class_folder))} is not UTF-8: "
-                    "rename it"
+                    f"the name of the class folder {printable(str(class_folder))} is not UTF-8 or "
+                    "has control characters: rename it"
                 )
             files = sorted(files_below(class_folder))
             found += [(class_folder.name, part, file) for file in files]
@@ -184,9 +188,18 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name in SYSTEM_FILES
 
 
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself: decoding reports it
+        return False
+
+
 def _folders(parent: Path) -> list[Path]:
     with os.scandir(parent) as entries:
-        names = [entry.name for entry in entries if entry.is_dir() and not _is_hidden(entry.name)]
+        names = [
+            entry.name for entry in entries if _is_folder(entry) and not _is_hidden(entry.name)
+        ]
     return [parent / name for name in sorted(names)]
 
 
@@ -199,7 +212,7 @@ def files_below(folder: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
         for entry in entries:
             if _is_hidden(entry.name):
                 continue
-            if entry.is_dir():
+            if _is_folder(entry):
                 yield from files_below(folder / entry.name, (*above, real))
             else:
                 yield folder / entry.name
@@ -217,28 +230,25 @@ def from_table(table: Path | str, *, exclude: tuple[str, ...] = ()) -> LabelledI
         exclude: Labels to remove.
     """
     table = Path(table)
-    rows = _read_csv(table)
-    columns = set(rows[0])
-    for column in ("path", "label"):
-        if column not in columns:
-            raise DataError(
-                f"{table} has no column {column!r}, but {', '.join(sorted(columns))}: "
-                "the first line must name the columns, at least path and label"
-            )
-    check_excluded(exclude, {row["label"] for row in rows}, str(table))
-    rows = [row for row in rows if row["label"] not in exclude]
+    lines = _read_csv(table)
+    check_excluded(exclude, {row["label"] for _, row in lines}, str(table))
+    lines = [(number, row) for number, row in lines if row["label"] not in exclude]
+    rows = _without_repeats(table, lines)
     paths = [table.parent / row["path"] for row in rows]
-    missing = [str(path) for path in paths if not path.is_file()]
+    missing = [printable(str(path)) for path in paths if not is_file(path)]
     if missing:
         shown = "".join(f"\n  {path}" for path in missing[:20])
         more = f"\n  and {len(missing) - 20} more" if len(missing) > 20 else ""
-        raise DataError(f"{table} lists files that do not exist ({len(missing)}):{shown}{more}")
+        raise DataError(
+            f"{table} lists files that do not exist or are not files ({len(missing)}):{shown}{more}"
+        )
+    columns = rows[0].keys() if rows else ()
     data = LabelledImages.from_names(
         ImageFiles(table.parent, paths),
         [row["label"] for row in rows],
         source=str(table),
         groups=np.array([row["group"] for row in rows]) if "group" in columns else None,
-        parts=_parts_of_rows(table, rows) if "split" in columns else None,
+        parts=np.array([row["split"] for row in rows]) if "split" in columns else None,
     )
     if data.num_classes < 2:
         raise DataError(
@@ -248,34 +258,68 @@ def from_table(table: Path | str, *, exclude: tuple[str, ...] = ()) -> LabelledI
     return data
 
 
-def _read_csv(table: Path) -> list[dict[str, str]]:
+def _read_csv(table: Path) -> list[tuple[int, dict[str, str]]]:
+    """Read and check the lines of a CSV; returns each with its number."""
+    lines = []
     try:
         with table.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
+            reader = csv.DictReader(file)
+            for row in reader:
+                lines.append((reader.line_num, row))
     except FileNotFoundError as error:
         raise DataError(f"{table} does not exist") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{table} is not UTF-8: save it as UTF-8") from error
-    except csv.Error as error:
+    except (csv.Error, OSError) as error:
         raise DataError(f"{table} is not a CSV: {error}") from error
-    if not rows:
+    if not lines:
         raise DataError(f"{table} lists no images")
-    for number, row in enumerate(rows, start=2):
-        if None in row or None in row.values():
-            raise DataError(f"{table}, line {number}: the number of cells differs from the header")
-    return rows
-
-
-def _parts_of_rows(table: Path, rows: list[dict[str, str]]) -> np.ndarray:
-    parts = []
-    for number, row in enumerate(rows, start=2):
-        given = row["split"].strip().lower()
-        if given and given not in PART_FOLDERS:
+    columns = [column for column in lines[0][1] if column is not None]
+    for column in ("path", "label"):
+        if column not in columns:
             raise DataError(
-                f"{table}, line {number}: split is {row['split']!r}; use train, val or test"
+                f"{table} has no column {column!r}, but {', '.join(sorted(columns))}: "
+                "the first line must name the columns, at least path and label"
             )
-        parts.append(PART_FOLDERS.get(given, "train"))
-    return np.array(parts)
+    for number, row in lines:
+        where = f"{table}, line {number}"
+        if None in row or None in row.values():
+            raise DataError(f"{where}: the number of cells differs from the header")
+        label, split = row["label"], row.get("split", "").strip().lower()
+        if not label.strip():
+            raise DataError(f"{where}: the label is empty; give every image a class")
+        if escape_controls(label) != label:
+            raise DataError(f"{where}: the label {label!r} has control characters; rename it")
+        if split and split not in PART_FOLDERS:
+            raise DataError(f"{where}: split is {row['split']!r}; use train, val or test")
+        if "split" in row:
+            row["split"] = PART_FOLDERS.get(split, "train")
+    return lines
+
+
+def _without_repeats(table: Path, lines: list[tuple[int, dict[str, str]]]) -> list[dict[str, str]]:
+    """Use a file that is listed twice once, with a warning; it must have the same label each time.
+
+    Otherwise it could be in the training and in the test set.
+    """
+    first: dict[str, tuple[int, dict[str, str]]] = {}
+    repeats: list[str] = []
+    for number, row in lines:
+        earlier, known = first.setdefault(os.path.normpath(row["path"]), (number, row))
+        if known is row:
+            continue
+        for column in ("label", "split", "group"):
+            if known.get(column) != row.get(column):
+                raise DataError(
+                    f"{table}, lines {earlier} and {number}: {printable(row['path'])} has the "
+                    f"{column} {known[column]!r} and {row[column]!r}; keep one of the lines"
+                )
+        repeats.append(f"{earlier} and {number}")
+    if repeats:
+        more = f" and {len(repeats) - 5} more" if len(repeats) > 5 else ""
+        shown = ", ".join(repeats[:5])
+        _log.warning("%s lists files twice, each is used once: lines %s%s", table, shown, more)
+    return [row for _, row in first.values()]
 
 
 def from_arrays(

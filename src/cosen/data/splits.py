@@ -124,9 +124,11 @@ def split_off_test(
         case CountSplit(train_count, test_count):
             return _counted(data, train_count, test_count, seed=seed)
         case FoldSplit(folds, fold):
-            if folds < 2 or not 0 <= (fold or 0) < folds:
+            if folds < 2:
+                raise InputError(f"there must be at least 2 folds, but the split has {folds}")
+            if not 0 <= (fold or 0) < folds:
                 raise InputError(
-                    f"folds must be at least 2 and fold in 0..folds-1, but are {folds} and {fold}"
+                    f"fold {(fold or 0) + 1} of {folds} does not exist: use 1 to {folds}"
                 )
             if fold is None:
                 seed, fold = divmod(seed, folds)  # seeds 0..folds-1 share one division

@@ -13,7 +13,8 @@ import numpy as np
 from PIL import Image
 
 from cosen.data.decoding import decode_image
-from cosen.errors import DataError
+from cosen.errors import DataError, escape_controls
+from cosen.files import read_regular
 
 
 class ImageStore(ABC):
@@ -39,8 +40,8 @@ class ImageStore(ABC):
 
 
 def printable(name: str) -> str:
-    """Make a file name printable: replace bytes that are not UTF-8 by a question mark."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """Make a file name printable: replace bytes that are not UTF-8, escape control characters."""
+    return escape_controls(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
 def _digest(*parts: bytes) -> bytes:
@@ -73,7 +74,7 @@ class ImageFiles(ImageStore):
         return decode_image(self.paths[number], least_size=least_size)
 
     def content(self, number: int) -> bytes:
-        return _digest(self.paths[number].read_bytes())
+        return _digest(read_regular(self.paths[number]))
 
 
 class ImagePatches(ImageStore):

@@ -1,9 +1,10 @@
 """Input checks: each raises :class:`~cosen.errors.InputError` with one clear sentence.
 
 Shapes, dtypes and devices are always checked. Values are checked too, except in losses on an
-accelerator, where reading them back would stall the stream, and under ``torch.compile``, where it
-would break the graph. The modules in :mod:`cosen.losses` check costs and options in their
-constructors, so no bad matrix reaches a device.
+accelerator, where reading them back would stall the stream, under ``torch.compile``, where it
+would break the graph, and under transforms such as ``torch.func.vmap``, where it is impossible.
+The modules in :mod:`cosen.losses` check costs and options in their constructors, so no bad matrix
+reaches a device.
 """
 
 import math
@@ -16,8 +17,15 @@ from cosen.errors import InputError
 
 
 def values_are_readable(tensor: Tensor) -> bool:
-    """Return whether reading the values of ``tensor`` is cheap."""
-    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+    """Return whether reading the values of ``tensor`` is possible and cheap."""
+    return (
+        tensor.device.type == "cpu" and not torch.compiler.is_compiling() and not is_transforming()
+    )
+
+
+def is_transforming() -> bool:
+    """Return whether a transform of ``torch.func`` is running."""
+    return bool(torch._C._are_functorch_transforms_active())
 
 
 def check_tensor(tensor: Tensor, *, name: str) -> None:
@@ -235,6 +243,12 @@ def check_same_device(tensor: Tensor, reference: Tensor, *, name: str, other: st
 # comparison.
 
 
+def check_number(value: object, *, name: str) -> None:
+    """Require a number, not a text or a boolean. NumPy numbers are fine."""
+    if isinstance(value, bool | str) or not hasattr(value, "__float__"):
+        raise InputError(f"{name} must be a number, but is {value!r}")
+
+
 def check_choice(value: object, choices: Collection[str], *, name: str) -> None:
     """Require one of several names."""
     if value not in choices:
@@ -243,23 +257,27 @@ def check_choice(value: object, choices: Collection[str], *, name: str) -> None:
 
 def check_fraction(value: float, *, name: str) -> None:
     """Require a number in [0, 1)."""
+    check_number(value, name=name)
     if not 0 <= value < 1:
         raise InputError(f"{name} must lie in [0, 1), but is {value:g}")
 
 
 def check_finite(value: float, *, name: str) -> None:
     """Require a finite number."""
+    check_number(value, name=name)
     if not -math.inf < value < math.inf:
         raise InputError(f"{name} must be finite, but is {value:g}")
 
 
 def check_not_negative(value: float, *, name: str) -> None:
     """Require a finite number, at least 0."""
+    check_number(value, name=name)
     if not 0 <= value < math.inf:
         raise InputError(f"{name} must be finite and not negative, but is {value:g}")
 
 
 def check_positive(value: float, *, name: str) -> None:
     """Require a finite number above 0."""
+    check_number(value, name=name)
     if not 0 < value < math.inf:
         raise InputError(f"{name} must be finite and positive, but is {value:g}")

@@ -17,6 +17,7 @@ from cosen.functional.checks import (
     check_same_device,
     check_target,
     check_weight,
+    is_transforming,
     values_are_readable,
 )
 
@@ -123,8 +124,12 @@ def _expected_losses(
     """
     weights = shares.sum(1)
     divisors = torch.where(weights == 0, 1, weights)
-    sample, classes = shares.nonzero(as_tuple=True)
-    if torch.compiler.is_compiling():
+    if is_transforming():  # nonzero() depends on values: take all pairs
+        sample = torch.arange(len(shares), device=shares.device).repeat_interleave(shares.shape[1])
+        classes = torch.arange(shares.shape[1], device=shares.device).repeat(len(shares))
+    else:
+        sample, classes = shares.nonzero(as_tuple=True)
+    if torch.compiler.is_compiling() or is_transforming():
         losses_of_all = None
     if losses_of_all is not None and len(sample) > FEW * len(shares):
         losses = losses_of_all(logits)

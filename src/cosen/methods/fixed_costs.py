@@ -3,7 +3,6 @@
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -13,6 +12,7 @@ from cosen import functional as F
 from cosen.costs import validation_rates
 from cosen.costs.cost_table import read_cost_table
 from cosen.errors import InputError
+from cosen.files import expand_user
 from cosen.functional.costs import RelativeTo
 from cosen.losses import CostSensitiveCrossEntropyLoss
 from cosen.methods.method import NetworkMethod, Setting
@@ -136,7 +136,7 @@ class FixedCosts(NetworkMethod):
     def _read(self, setting: Setting) -> Tensor:
         names = setting.class_names
         try:
-            costs = read_cost_table(Path(self.costs).expanduser(), names)
+            costs = read_cost_table(expand_user(self.costs), names)
         except InputError as error:
             raise InputError(f"method {self.name}: {error}") from error
         wrong = ~((costs > 0) & (costs <= 1))

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 from torch import nn
@@ -10,6 +9,7 @@ from torch import nn
 from cosen.costs import AdaptiveCosts, CostLearner, LossName
 from cosen.costs.cost_table import read_misclassification_costs
 from cosen.errors import InputError
+from cosen.files import expand_user
 from cosen.methods.method import NetworkMethod, Setting, check_options
 
 TAKEN = ("reduction", "ignore_index", "objective", "loss")
@@ -98,7 +98,7 @@ class CosenPaper(NetworkMethod):
         given = options.get("misclassification_costs")
         if isinstance(given, str):
             options["misclassification_costs"] = read_misclassification_costs(
-                Path(given).expanduser(), setting.class_names
+                expand_user(given), setting.class_names
             )
         counts = setting.class_counts
         return CostLearner(counts, loss=self.loss, objective=setting.objective, **options)

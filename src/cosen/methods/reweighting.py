@@ -1,7 +1,6 @@
 """Methods that change the loss, the class weights or the sampling of plain training."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from cosen import functional as F
 from cosen.costs import read_misclassification_costs
 from cosen.errors import InputError
+from cosen.files import expand_user
 from cosen.functional.checks import check_fraction, check_not_negative, check_positive
 from cosen.losses import BalancedSoftmaxLoss, FocalLoss, LDAMLoss, SmoothOneSidedRegressionLoss
 from cosen.methods.method import NetworkMethod, Setting
@@ -213,7 +213,7 @@ class SOSR(NetworkMethod):
 
     def _costs(self, setting: Setting) -> Tensor:
         if self.misclassification_costs:
-            path = Path(self.misclassification_costs).expanduser()
+            path = expand_user(self.misclassification_costs)
             return read_misclassification_costs(path, setting.class_names)
         if setting.objective.misclassification_costs is not None:
             return setting.objective.misclassification_costs

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from cosen.downloads import DownloadProgress, download
 from cosen.errors import DataError, choices_hint
+from cosen.files import expand_user
 
 TORCHVISION = "https://download.pytorch.org/models/"
 
@@ -30,7 +31,7 @@ class LoadedWeights:
 
 def read_weights(path: Path | str) -> dict[str, Tensor]:
     """Read the tensors of a ``.safetensors`` file, or of a state dict saved by torch (``.pth``)."""
-    path = Path(path).expanduser()
+    path = expand_user(path)
     if not path.is_file():
         raise DataError(f"there is no weights file {path}")
     try:

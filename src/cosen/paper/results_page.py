@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from cosen.comparing.bootstrap import Spread
 from cosen.comparing.leaderboard_table import markdown_table
 from cosen.errors import InputError
+from cosen.files import make_folder, write_text
 from cosen.paper.ablation import DESCRIPTIONS, LINEAR_OUTPUT, ORDER, STEPS, VARIANTS, variants_for
 from cosen.paper.presets import PRESETS
 from cosen.paper.protocols import PROTOCOLS, TABLES, TIMING
 from cosen.paper.reproduce import OURS, Entry, command_for, entries_of
 from cosen.paper.side_by_side import cells_of, lines_of, spread_text
 from cosen.paper.summary import COSEN_PAPER, Summary
-from cosen.training.files import make_folder, write_text
 
 if TYPE_CHECKING:
     from cosen.paper.timing import Overhead

@@ -46,7 +46,7 @@ class Record(BaseModel):
 
     def write(self, path: Path) -> None:
         """Write the file, with its folder."""
-        from cosen.training.files import make_folder, write_text
+        from cosen.files import make_folder, write_text
 
         make_folder(path.parent)
         write_text(path, self.model_dump_json(indent=1) + "\n")

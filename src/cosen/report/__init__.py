@@ -20,9 +20,9 @@ def write_report(
     Returns:
         The path of the file.
     """
+    from cosen.files import write_text
     from cosen.report.contents import read_contents
     from cosen.report.page import render
-    from cosen.training.files import write_text
 
     file = Path(path) / FILE if out is None else Path(out)
     if out is not None and not file.parent.is_dir():

@@ -18,6 +18,7 @@ from cosen.comparing.leaderboard import Leaderboard
 from cosen.comparing.study_folder import StudyFolder
 from cosen.costs import Objective
 from cosen.errors import InputError, RunError
+from cosen.training import checksums
 from cosen.training.config import TrainConfig
 from cosen.training.records import DataRecord, EpochRecord, Metrics, RunRecord, StartRecord
 from cosen.training.run_folder import RunFolder
@@ -88,7 +89,7 @@ class CostSteps:
 
     def facts(self) -> list[dict[str, str]]:
         """Read the numbers of all steps."""
-        return [dict(_open_tensors(path).metadata()) for path in self.files]
+        return [dict(_open_tensors(path).metadata() or {}) for path in self.files]
 
     def matrices(self, steps: Iterable[int]) -> list[dict[str, NDArray[np.float64]]]:
         """Read the matrices of some steps, by name."""
@@ -261,6 +262,9 @@ def _first_costs(runs: Iterable[tuple[str, RunFolder]]) -> CostSteps | None:
 
 def _open_tensors(path: Path) -> Any:
     try:
+        checksums.check(path)
         return safe_open(path, framework="pt")
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
     except SafetensorError as error:
         raise RunError(f"{path} is damaged: {error}") from error

@@ -367,6 +367,11 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"but is {value!r}"
                 )
         check_counts(hidden=self.hidden, epochs=self.epochs, batch_size=self.batch_size)
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"device {self.device!r} cannot be used: {reason}") from error
         check_positive(self.lr, name="lr")
         check_not_negative(self.weight_decay, name="weight_decay")
         if not 0 < self.validation_fraction < 1:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
+from cosen.data.decoding import MAX_SIDE
 from cosen.data.splits import VALIDATION_SHARE
 from cosen.errors import InputError, choices_hint
 
@@ -94,13 +95,13 @@ class TrainConfig:
     network_options: dict[str, Any] = Field(default_factory=dict)
     weights: str | None = None
     freeze: str | None = None
-    size: Annotated[Whole, Field(ge=0)] = 0
+    size: Annotated[Whole, Field(ge=0, le=MAX_SIDE)] = 0
     augment: Names = ()
     epochs: Annotated[Whole, Field(ge=1)] = 30
     batch_size: Annotated[Whole, Field(ge=1)] = 64
     accumulate: Annotated[Whole, Field(ge=1)] = 1
     optimizer: Literal["sgd", "adamw"] = "sgd"
-    lr: Annotated[Real, Field(ge=0)] = 0.05
+    lr: Annotated[Real, Field(gt=0)] = 0.05
     momentum: Annotated[Real, Field(ge=0, lt=1)] = 0.9
     weight_decay: Annotated[Real, Field(ge=0)] = 5e-4
     schedule: Literal["cosine", "step", "constant"] = "cosine"
@@ -160,6 +161,8 @@ def make_config(values: Mapping[str, Any], *, base: TrainConfig | None = None) -
 
 
 RULES = {
+    "greater_than": "must be above {gt:g}",
+    "less_than_equal": "must be at most {le:g}",
     "greater_than_equal": "must be at least {ge:g}",
     "less_than": "must be below {lt:g}",
     "literal_error": "must be one of {expected}",

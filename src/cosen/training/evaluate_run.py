@@ -14,6 +14,7 @@ from cosen.costs import Objective
 from cosen.data.labelled import LabelledImages
 from cosen.data.sources import open_data
 from cosen.errors import DataError
+from cosen.files import expand_user
 from cosen.networks.network import Outputs
 from cosen.training.evaluation import summarise
 from cosen.training.predict import image_logits, open_model
@@ -107,5 +108,5 @@ def _with_classes_of(info: ModelInfo, data: LabelledImages) -> LabelledImages:
 
 
 def _is_same(data: str, trained: str) -> bool:
-    first, second = Path(data).expanduser(), Path(trained).expanduser()
+    first, second = expand_user(data), expand_user(trained)
     return data == trained or (first.exists() and second.exists() and first.samefile(second))

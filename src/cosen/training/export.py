@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import cosen
 from cosen.data.batches import Normalise
 from cosen.errors import InputError, RunError
-from cosen.training.files import write_whole
+from cosen.files import write_whole
 from cosen.training.model_file import ImageClassifier
 from cosen.training.predict import open_model
 from cosen.training.records import ModelInfo

@@ -14,8 +14,10 @@ from cosen.networks.network import PenultimateFeatures
 from cosen.networks.output_layers import SCALE, use_cosine_output
 from cosen.networks.vgg import VGG16Features
 from cosen.networks.weights import read_weights
-from cosen.training.files import write_with
+from cosen.training import checksums
 from cosen.training.records import ModelInfo
+
+WEIGHTS = "model.safetensors"
 
 OWN = "own"
 """The name of a custom network."""
@@ -38,7 +40,7 @@ class ImageClassifier(nn.Module):
 def save_model(folder: Path, classifier: ImageClassifier, info: ModelInfo) -> None:
     """Write ``model.safetensors`` and ``model.json``."""
     weights = {name: t.detach().cpu().contiguous() for name, t in classifier.state_dict().items()}
-    write_with(folder / "model.safetensors", lambda path: save_file(weights, path))
+    checksums.write_checked(folder / WEIGHTS, lambda path: save_file(weights, path))
     info.write(folder)
 
 
@@ -102,13 +104,14 @@ def load_model(
     """
     info = load_info(folder)
     classifier = build_classifier(info, network)
-    weights = read_weights(folder / "model.safetensors")
+    path = folder / WEIGHTS
+    if path.is_file():  # else read_weights raises the error
+        checksums.check(path)
+    weights = read_weights(path)
     try:
         classifier.load_state_dict(weights)
     except RuntimeError as error:
-        raise RunError(
-            f"{folder / 'model.safetensors'} does not fit model.json: {error}"
-        ) from error
+        raise RunError(f"{path} does not fit model.json: {error}") from error
     return classifier.eval(), info
 
 

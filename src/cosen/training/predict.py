@@ -20,8 +20,16 @@ from cosen.data.decoding import Progress, in_threads
 from cosen.data.image_cache import broken_images_error
 from cosen.data.labelled import LabelledImages, unknown_class
 from cosen.data.sources import files_below
-from cosen.data.stores import ImageFiles
-from cosen.errors import BrokenImageError, DataError, InputError
+from cosen.data.stores import ImageFiles, printable
+from cosen.errors import (
+    OUT_OF_MEMORY,
+    BrokenImageError,
+    DataError,
+    InputError,
+    RunError,
+    is_out_of_memory,
+)
+from cosen.files import is_file, is_folder
 from cosen.functional.checks import check_class_vector, check_finite_matrix
 from cosen.training.model_file import ImageClassifier, load_model
 from cosen.training.records import ModelInfo
@@ -238,12 +246,12 @@ def open_model(
 def find_images(images: Sequence[Path | str] | Path | str) -> list[Path]:
     """Return the files among these paths and in the folders among them."""
     given = [Path(images)] if isinstance(images, str | Path) else [Path(path) for path in images]
-    missing = [str(path) for path in given if not path.exists()]
+    missing = [printable(str(path)) for path in given if not is_file(path) and not is_folder(path)]
     if missing:
         raise DataError(f"there is no file or folder {', '.join(missing)}")
     found: list[Path] = []
     for path in given:
-        below = sorted(files_below(path)) if path.is_dir() else [path]
+        below = sorted(files_below(path)) if is_folder(path) else [path]
         if not below:
             raise DataError(f"the folder {path} has no images")
         found += below
@@ -269,6 +277,8 @@ def image_logits(
         target = torch.device(resolve_device(device))
         classifier.to(target)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
+        if is_out_of_memory(error):
+            raise RunError(OUT_OF_MEMORY) from error
         raise InputError(f"device {device!r} cannot be used: {error}") from error
     broken: dict[int, str] = {}
 
@@ -283,14 +293,19 @@ def image_logits(
     decoded = in_threads(decode, data.rows.tolist(), progress)
     whole = (pixels for pixels in decoded if pixels is not None)
     logits: list[Tensor] = []
-    with torch.inference_mode():
-        while batch := list(islice(whole, batch_size)):
-            pixels = torch.from_numpy(np.stack(batch)).to(target)  # (B, H, W, C)
-            logits.append(classifier(info.normalise.from_bytes(pixels)).float().cpu())
+    try:
+        with torch.inference_mode():
+            while batch := list(islice(whole, batch_size)):
+                pixels = torch.from_numpy(np.stack(batch)).to(target)  # (B, H, W, C)
+                logits.append(classifier(info.normalise.from_bytes(pixels)).float().cpu())
+    except (RuntimeError, MemoryError) as error:
+        if is_out_of_memory(error):
+            raise RunError(OUT_OF_MEMORY) from error
+        raise RunError(f"the network cannot take these images: {error}") from error
     if broken and not (skip_broken and logits):
         raise broken_images_error(data, broken)
     if broken:
-        names = ", ".join(data.images.name(row) for row in sorted(broken))
+        names = ", ".join(printable(data.images.name(row)) for row in sorted(broken))
         _log.warning("skipped %d broken files of %d: %s", len(broken), len(data), names)
         data = data.take(~np.isin(data.rows, list(broken)))
     return data, torch.cat(logits)

@@ -17,8 +17,8 @@ from cosen.costs import Objective
 from cosen.data.batches import Normalise
 from cosen.data.decoding import Preprocess
 from cosen.errors import InputError, RunError
+from cosen.training.checksums import read_checked, write_checked_text
 from cosen.training.config import TrainConfig, explain
-from cosen.training.files import write_text
 
 ClassCounts = Annotated[
     Tensor, BeforeValidator(torch.as_tensor), PlainSerializer(lambda counts: counts.tolist())
@@ -39,7 +39,7 @@ class Record(_Frozen):
 
     def write(self, folder: Path) -> None:
         """Write the file completely or not at all."""
-        write_text(folder / self.FILE, self.model_dump_json(indent=2))
+        write_checked_text(folder / self.FILE, self.model_dump_json(indent=2))
 
     @classmethod
     def read(
@@ -48,12 +48,12 @@ class Record(_Frozen):
         """Read the file; ``missing`` is the error message if there is no such file."""
         path = folder / cls.FILE
         try:
-            return cls.model_validate_json(path.read_bytes())
+            return cls.model_validate_json(read_checked(path))
         except FileNotFoundError as error:
             raise RunError(f"{folder} has no {cls.FILE}: {missing}") from error
         except ValidationError as error:
             raise RunError(f"{path} is damaged: {explain(error)}") from error
-        except (InputError, ValueError, TypeError) as error:
+        except (InputError, ValueError, TypeError, RuntimeError, OverflowError) as error:
             raise RunError(f"{path} is damaged: {error}") from error
         except OSError as error:
             raise RunError(f"cannot read {path}: {error.strerror}") from error

@@ -18,7 +18,8 @@ from cosen.data.augmentation import check_names
 from cosen.data.imbalance import parse_imbalance
 from cosen.data.labelled import LabelledImages
 from cosen.data.named import NAMED
-from cosen.errors import InputError, RunError
+from cosen.errors import OUT_OF_MEMORY, InputError, RunError, is_out_of_memory
+from cosen.files import expand_user
 from cosen.methods import Method, make_method
 from cosen.methods.learned_costs import CosenPaper
 from cosen.methods.reweighting import Baseline
@@ -48,6 +49,7 @@ class Inputs:
     baseline: Path | None = None
     objective: Objective | None = None  # instead of config.objective
     model: ModelInfo | None = None  # chosen earlier, for the same data and settings
+    named: tuple[str, ...] = ()  # module:name that the user named, to resume a run with it
 
     def objects(self) -> tuple[str, ...]:
         """Return which of the inputs that replace settings are objects."""
@@ -77,6 +79,7 @@ def train_run(
         record = RunFolder.existing(out).record()
         config = record.config
         _check_objects(out, record, inputs)
+        _check_code(out, record, inputs)
         _check_data_exists(out, config, inputs)
     elif is_first_process():
         check_free(out)
@@ -137,9 +140,22 @@ def _check_objects(out: Path, record: RunRecord, inputs: Inputs) -> None:
         raise RunError(f"{out} was stopped before it read its data: start it in another folder")
 
 
+def _check_code(out: Path, record: RunRecord, inputs: Inputs) -> None:
+    """Raise an error if a run needs code that the user has not named.
+
+    A run folder may come from someone else, so its record alone must not make cosen import code.
+    """
+    method = record.config.method
+    if ":" in method and inputs.method is None and method not in inputs.named:
+        raise RunError(
+            f"{out} was trained with the code {method}: if you trust it, name it again "
+            f"(--method {method})"
+        )
+
+
 def _check_data_exists(out: Path, config: TrainConfig, inputs: Inputs) -> None:
     """Raise an error if a relative path to the data does not exist from here."""
-    path = Path(config.data).expanduser()
+    path = expand_user(config.data)
     is_named = config.data.partition(":")[0] in NAMED
     if inputs.data is None and not (is_named or path.is_absolute() or path.exists()):
         raise RunError(
@@ -163,12 +179,12 @@ def _session(config: TrainConfig, run: RunFolder, inputs: Inputs, resume: bool) 
             yield fabric
         except Exception as error:
             if first and not resume and not run.has_checkpoint:
-                # nothing was learned yet: free the folder
-                (run.path / RunRecord.FILE).unlink(missing_ok=True)
-                shutil.rmtree(run.path / "tensorboard", ignore_errors=True)
+                run.remove_early_files()  # nothing was learned yet: free the folder
             is_lost = any(name in str(error).lower() for name in ("gloo", "nccl"))
             if isinstance(error, RuntimeError) and (fabric.global_rank or is_lost):
                 raise RunError(OTHER_FAILED) from error
+            if is_out_of_memory(error):
+                raise RunError(OUT_OF_MEMORY) from error
             if isinstance(error, Diverged) and run.has_checkpoint:
                 epochs = len(run.history())
                 raise RunError(f"{error}; epochs 1 to {epochs} are kept in {run.path}") from error

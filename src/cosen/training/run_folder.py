@@ -10,10 +10,13 @@
 | ``predictions.safetensors``, ``.json`` | logits, targets and names of validation and test images |
 | ``metrics.json`` | the metrics on validation and test images |
 | ``thumbnails.json`` | small pictures of test images |
+| ``checksums.json`` | the SHA-256 of each file above |
 | ``tensorboard/`` | the curves |
 """
 
 import csv
+import io
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
@@ -22,16 +25,25 @@ from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from cosen.costs import CostStep
 from cosen.errors import RunError
+from cosen.files import is_file, is_folder, make_folder, remove_partial
 from cosen.networks.network import Outputs
-from cosen.training.files import make_folder, write_with
+from cosen.training import checksums
 from cosen.training.records import EpochRecord, ImageNames, RunMetrics, RunRecord
+
+CHECKPOINT, NEXT, PREVIOUS = "checkpoint.pt", "checkpoint-new.pt", "checkpoint-before.pt"
+
+STATE = frozenset(("fingerprint", "processes", "order", "network", "optimizer", "loss", "history"))
+"""What every checkpoint contains."""
+
+EARLY_FILES = ("run.json", "history.csv", "model.json", "model.safetensors", NEXT, checksums.FILE)
+"""Files that may exist before the first checkpoint."""
 
 
 class RunFolder:
@@ -44,7 +56,7 @@ class RunFolder:
     def existing(cls, path: Path | str) -> "RunFolder":
         """Open a run folder; raise an error if it has no run."""
         run = cls(path)
-        if not (run.path / "run.json").is_file():
+        if not run.has_run:
             runs = sorted(run.path.glob("runs/*/*/run.json"))
             hint = f"; it is a study, so name one of its runs: {runs[0].parent}" if runs else ""
             raise RunError(f"{path} is not a run folder: it has no run.json{hint}")
@@ -57,7 +69,7 @@ class RunFolder:
         An empty folder is removed afterwards.
         """
         ancestors = [self.path, *self.path.parents]
-        made = [folder for folder in ancestors if not folder.exists()]
+        made = [folder for folder in ancestors if not is_folder(folder)]
         make_folder(self.path)
         lock = FileLock(self.path / ".lock", blocking=False)
         try:
@@ -67,6 +79,8 @@ class RunFolder:
                 f"{self.path} is in use by another process: wait for it, or use another folder"
             ) from error
         try:
+            for folder in (self.path, self.path / "costs"):
+                remove_partial(folder)
             yield
         finally:
             with suppress(OSError):  # a folder with files stays
@@ -76,9 +90,17 @@ class RunFolder:
                         folder.rmdir()
             lock.release()
 
+    def remove_early_files(self) -> None:
+        """Remove what a run wrote before its first checkpoint, so that the folder can be reused."""
+        for name in EARLY_FILES:
+            with suppress(OSError):
+                (self.path / name).unlink(missing_ok=True)
+        for name in ("costs", "tensorboard"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+
     @property
     def has_run(self) -> bool:
-        return (self.path / "run.json").exists()
+        return is_file(self.path / "run.json")
 
     @property
     def has_checkpoint(self) -> bool:
@@ -86,7 +108,7 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        return (self.path / "metrics.json").exists()
+        return is_file(self.path / "metrics.json")
 
     def record(self) -> RunRecord:
         """Read ``run.json``."""
@@ -105,7 +127,7 @@ class RunFolder:
                 writer.writeheader()
                 writer.writerows(asdict(record) for record in history)
 
-        write_with(self.path / "history.csv", write)
+        checksums.write_checked(self.path / "history.csv", write)
 
     def history(self) -> list[EpochRecord]:
         """Read ``history.csv``; empty for a method that trains no network."""
@@ -114,12 +136,14 @@ class RunFolder:
             return []
         epoch = TypeAdapter(EpochRecord)
         try:
-            with path.open(newline="", encoding="utf-8") as file:
-                return [
-                    epoch.validate_python({name: value or None for name, value in row.items()})
-                    for row in csv.DictReader(file)
-                ]
-        except (ValidationError, ValueError) as error:
+            text = checksums.read_checked(path).decode("utf-8")
+            return [
+                epoch.validate_python({name: value or None for name, value in row.items()})
+                for row in csv.DictReader(io.StringIO(text, newline=""))
+            ]
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {error.strerror}") from error
+        except (ValueError, TypeError, AttributeError, csv.Error) as error:
             raise RunError(f"{path} is damaged: {str(error).splitlines()[0]}") from error
 
     def write_cost_step(self, step: CostStep) -> None:
@@ -134,34 +158,48 @@ class RunFolder:
             elif isinstance(value, int | float) and field.name != "number":
                 numbers[field.name] = repr(value)
         file = folder / f"{step.number:04d}.safetensors"
-        write_with(file, lambda path: save_file(tensors, path, metadata=numbers))
+        checksums.write_checked(file, lambda path: save_file(tensors, path, metadata=numbers))
 
     def write_checkpoint(self, state: dict[str, Any]) -> None:
         """Write the state, and keep the previous one."""
-        last, before = self.path / "checkpoint.pt", self.path / "checkpoint-before.pt"
-        write_with(self.path / "checkpoint-new.pt", lambda path: torch.save(state, path))
+        last, before, new = (self.path / name for name in (CHECKPOINT, PREVIOUS, NEXT))
+        checksums.write_checked(new, lambda path: torch.save(state, path), name=CHECKPOINT)
         if last.exists():
             last.replace(before)
-        (self.path / "checkpoint-new.pt").replace(last)
+        new.replace(last)
 
     def checkpoint(self) -> dict[str, Any] | None:
         """Read the last state, or return None if there is none; never runs code from the file."""
-        for name in ("checkpoint.pt", "checkpoint-new.pt", "checkpoint-before.pt"):
+        for name in (CHECKPOINT, NEXT, PREVIOUS):
             path = self.path / name
             if not path.exists():
                 continue  # killed between two moves: the next one is complete
             try:
-                state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-            except Exception as error:  # torch raises many types for a damaged file
-                before = self.path / "checkpoint-before.pt"
-                hint = (
-                    f"; to resume from the one before it, remove {path.name}"
-                    if path != before and before.exists()
-                    else "; start a new run in another folder"
-                )
-                raise RunError(f"{path} is damaged and cannot be read{hint}") from error
-            return state
+                return self._read_checkpoint(name)
+            except RunError as error:
+                hint = "start a new run in another folder"
+                if name != PREVIOUS and self._has_intact(PREVIOUS):
+                    hint = f"to resume from the one before it, remove {name}"
+                raise RunError(f"{path} is damaged: {hint}") from error
         return None
+
+    def _has_intact(self, name: str) -> bool:
+        try:
+            self._read_checkpoint(name)
+        except RunError:
+            return False
+        return True
+
+    def _read_checkpoint(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        try:
+            checksums.check(path, name=CHECKPOINT)
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch raises many types for a damaged file
+            raise RunError(f"{path} cannot be read") from error
+        if not isinstance(state, dict) or not state.keys() >= STATE:
+            raise RunError(f"{path} is not a checkpoint")
+        return state
 
     def write_predictions(self, outputs: Mapping[str, Outputs], names: ImageNames) -> None:
         """Write logits and targets of validation and test images, and the images' names."""
@@ -169,7 +207,9 @@ class RunFolder:
         for part, found in outputs.items():
             tensors[f"{part}_logits"] = found.logits.detach().cpu().contiguous()
             tensors[f"{part}_target"] = found.target.detach().cpu().contiguous()
-        write_with(self.path / "predictions.safetensors", lambda path: save_file(tensors, path))
+        checksums.write_checked(
+            self.path / "predictions.safetensors", lambda path: save_file(tensors, path)
+        )
         names.write(self.path)
 
     def predictions(self) -> dict[str, Outputs]:
@@ -178,12 +218,15 @@ class RunFolder:
         if not path.exists():
             raise RunError(f"{self.path} has no predictions yet: resume it with --resume")
         try:
+            checksums.check(path)
             tensors, found = load_file(path), {}
             for part in ("val", "test"):
                 logits = tensors[f"{part}_logits"].float()
                 found[part] = Outputs(logits, logits[:, :0], tensors[f"{part}_target"].long())
             return found
-        except (KeyError, ValueError, SafetensorError) as error:
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {error.strerror}") from error
+        except (KeyError, ValueError, IndexError, RuntimeError, SafetensorError) as error:
             raise RunError(f"{path} is damaged: {error}") from error
 
     def image_names(self) -> ImageNames:

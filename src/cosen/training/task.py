@@ -31,6 +31,7 @@ from cosen.data.splits import (
     split_images,
 )
 from cosen.errors import BrokenImageError, DataError, InputError
+from cosen.files import expand_user
 from cosen.networks import NETWORKS, find_network
 from cosen.networks.freezing import freeze
 from cosen.networks.vgg import VGG16Features
@@ -142,7 +143,7 @@ def make_task(
         progress: Callback for progress.
     """
     if data is None:
-        root = Path(config.data_root).expanduser() if config.data_root else None
+        root = expand_user(config.data_root) if config.data_root else None
         data = open_data(config.data, root=root, exclude=config.exclude)
     how = parse_split(config.split, data)
     if model is None:
@@ -275,7 +276,7 @@ def _choose_network(config: TrainConfig, data: LabelledImages) -> tuple[str, Pre
 
 def _weights_file(weights: str) -> Path:
     """Return the file of ``--weights``; ``vgg16`` is downloaded once."""
-    path = Path(weights).expanduser()
+    path = expand_user(weights)
     return fetch_weights(weights) if weights == "vgg16" and not path.exists() else path
 
 

@@ -17,7 +17,7 @@ from PIL import Image
 
 from cosen.data.labelled import LabelledImages
 from cosen.errors import RunError
-from cosen.training.files import write_text
+from cosen.training.checksums import read_checked, write_checked_text
 from cosen.training.run_folder import RunFolder
 
 FILE = "thumbnails.json"
@@ -86,7 +86,7 @@ def write_thumbnails(
 
     found = fitting(wrong, MOST_WRONG, ROOM_FOR_WRONG)
     found |= fitting(right, MOST_RIGHT, ROOM_FOR_RIGHT)
-    write_text(run.path / FILE, json.dumps({"format": 1, "images": found}))
+    write_checked_text(run.path / FILE, json.dumps({"format": 1, "images": found}))
 
 
 def read_thumbnails(run: RunFolder) -> dict[int, Thumbnail] | None:
@@ -95,9 +95,11 @@ def read_thumbnails(run: RunFolder) -> dict[int, Thumbnail] | None:
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_checked(path))
         return {int(row): Thumbnail(**entry) for row, entry in found["images"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"{path} is damaged: {error}") from error
 
 

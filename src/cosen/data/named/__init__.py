@@ -11,6 +11,7 @@ from cosen.data.named.digits import DIGITS, FASHION_MNIST, MNIST
 from cosen.data.named.photos import CALTECH101, MIT67
 from cosen.data.named.skin import DIL, HAM10000
 from cosen.errors import DataError, choices_hint
+from cosen.files import expand_user
 
 __all__ = ["NAMED", "NamedDataset", "data_root", "find_named", "load_named"]
 
@@ -27,7 +28,7 @@ NAMED: dict[str, NamedDataset] = {
 def data_root() -> Path:
     """The folder of named datasets: ``$COSEN_DATA`` or ``~/.cache/cosen/data``."""
     given = os.environ.get("COSEN_DATA")
-    return Path(given).expanduser() if given else Path.home() / ".cache" / "cosen" / "data"
+    return expand_user(given) if given else Path.home() / ".cache" / "cosen" / "data"
 
 
 def find_named(name: str) -> tuple[NamedDataset, str | None]:

@@ -9,9 +9,8 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cosen.data.stores import printable
 from cosen.errors import InputError, choices_hint
-from cosen.training.files import make_folder, write_with
+from cosen.files import make_folder, write_with
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,7 +107,7 @@ def one_line(name: str) -> str:
         >>> one_line("sea\\nslug \\x00 $x_1$"), one_line("  ")
         ('sea slug � $x_1$', '(no name)')
     """
-    kept = "".join(map(_legal, printable(name)))
+    kept = "".join(map(_legal, name))
     return " ".join(kept.split()) or "(no name)"
 
 

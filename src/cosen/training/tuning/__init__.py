@@ -17,11 +17,11 @@ import optuna
 from cosen.costs import Objective
 from cosen.data.labelled import LabelledImages
 from cosen.errors import InputError, RunError
+from cosen.files import write_text
 from cosen.methods import Method, make_method
 from cosen.methods.learned_costs import CosenPaper
 from cosen.training.config import TrainConfig
 from cosen.training.context import make_setting
-from cosen.training.files import write_text
 from cosen.training.loop import Callbacks
 from cosen.training.records import TuningRecord
 from cosen.training.run import Inputs

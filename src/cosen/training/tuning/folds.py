@@ -22,8 +22,8 @@ from cosen.methods import Setting
 from cosen.methods.learned_costs import CosenPaper
 from cosen.networks.network import Outputs
 from cosen.networks.small import Head
+from cosen.training import checksums
 from cosen.training.config import TrainConfig
-from cosen.training.files import write_with
 from cosen.training.loop import Loop, LoopSettings, make_optimizer, seeded
 from cosen.training.task import Task, resolve_device
 from cosen.training.tuning.outcome import CostOptions
@@ -120,13 +120,14 @@ def features_of_folds(
         batches = task.batches(pool, batch_size=config.batch_size)
         found = dict.fromkeys(names, torch.cat([batch.inputs for batch in batches]))
     elif store.exists():
+        checksums.check(store)
         found = load_file(store)
     else:
         found = {}
         for number, (name, fold) in enumerate(zip(names, parts, strict=True)):
             progress("Learning features", number, len(parts))
             found[name] = learn_features(config, task, fold.train, pool)
-        write_with(store, lambda partial: save_file(found, partial))
+        checksums.write_checked(store, lambda partial: save_file(found, partial))
     device = resolve_device(config.device)
     position = {row: position for position, row in enumerate(pool.rows.tolist())}
 

@@ -17,8 +17,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from cosen.costs import Acceptance, CostLearner
 from cosen.errors import RunError
+from cosen.files import write_with
 from cosen.training.config import TrainConfig
-from cosen.training.files import write_with
 from cosen.training.loop import Diverged
 from cosen.training.task import Task
 from cosen.training.tuning.outcome import FACTORS, Candidate, CostOptions, Tuned, compare
@@ -102,7 +102,7 @@ def open_study(path: Path, identity: dict[str, Any]) -> optuna.Study:
             direction="minimize",
             load_if_exists=True,
         )
-    except (ValueError, KeyError) as error:
+    except Exception as error:  # optuna raises many types for a damaged file
         raise RunError(f"{path} is damaged and cannot be read: use another --out") from error
     known = study.user_attrs.get("about")
     if known is None:

@@ -1,14 +1,74 @@
-"""Write files atomically."""
+"""Read regular files only, and write files atomically."""
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 from cosen.errors import RunError
+
+PARTIAL = ".*.part"
+"""Pattern of temporary files, which a killed process leaves behind."""
+
+
+def expand_user(path: Path | str) -> Path:
+    """Replace ``~``; the home of an unknown user stays as it is written."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111, Path.expanduser() raises errors
+
+
+def is_file(path: Path) -> bool:
+    """Whether this is a regular file; False also for names that no file can have."""
+    return os.path.isfile(path)  # noqa: PTH113, Path.is_file() raises errors for some names
+
+
+def is_folder(path: Path) -> bool:
+    """Whether this is a folder; False also for names that no folder can have."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file for reading; raise ``OSError`` unless it is a regular file or a link to one.
+
+    Opening a pipe would wait for a writer, and a device may never end.
+    """
+    no_wait = getattr(os, "O_NONBLOCK", 0)  # does not exist on Windows
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | no_wait))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
+
+
+def read_regular(path: Path) -> bytes:
+    """Read a whole regular file."""
+    with open_regular(path) as file:
+        return file.read()
+
+
+def spreadsheet_text(text: str) -> str:
+    """Return a CSV cell that a spreadsheet does not run as a formula: with ``'`` before it.
+
+    Example:
+        >>> spreadsheet_text("=1+1.png"), spreadsheet_text("-1"), spreadsheet_text("cat.png")
+        ("'=1+1.png", '-1', 'cat.png')
+    """
+    try:
+        float(text)  # a number is no formula
+    except ValueError:
+        return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return text
+
+
+def remove_partial(folder: Path) -> None:
+    """Remove temporary files of a killed process. The caller holds the lock of the folder."""
+    for partial in folder.glob(PARTIAL):
+        with suppress(OSError):
+            partial.unlink()
 
 
 @contextmanager
@@ -38,6 +98,8 @@ def _cannot_write(path: Path, error: Exception) -> str:
         reason = "it could not be finished"
     if number == errno.ENOENT:
         advice = f"create the folder {path.parent}, or use another one"
+    elif number == errno.ENAMETOOLONG:
+        advice = "use a shorter name"
     elif number in (errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR):
         advice = "use another folder"
     else:

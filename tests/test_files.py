@@ -3,7 +3,7 @@ import errno
 import pytest
 
 from cosen.errors import RunError
-from cosen.training.files import make_folder, write_text, write_with
+from cosen.files import make_folder, write_text, write_with
 
 
 def test_a_text_is_written_whole_or_not_at_all(tmp_path):

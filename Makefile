@@ -8,12 +8,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-com
 # Packages are installed uncompiled; Python compiles modules on first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test coverage bench format clean help chromium lint
+.PHONY: demo check test fuzz coverage bench format clean help chromium lint
 
 help:
 	@echo "make demo      compare six methods on handwritten digits with rare odd digits"
 	@echo "make check     lint, types and quick tests (about a minute)"
 	@echo "make test      lint, types and all tests"
+	@echo "make fuzz      damaged files: twenty times the cases of make test, random ones"
 	@echo "make coverage  all tests, with the coverage of each file"
 	@echo "make bench     speed and memory, as ratios (minutes; keep the machine idle)"
 	@echo "make format    format the code"
@@ -42,6 +43,9 @@ check: lint
 test: lint
 	@echo "==> Types (mypy) and all tests (pytest)"
 	$(call typed_and_tested,)
+
+fuzz: $(VENV)/.dev
+	@COSEN_FUZZ=20 $(PYTEST) tests/robustness $(TESTS)
 
 coverage: $(VENV)/.dev
 	@$(PYTEST) --cov=cosen --cov-report=term:skip-covered $(TESTS)

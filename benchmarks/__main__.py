@@ -1,4 +1,4 @@
-"""Run all benchmarks in this folder one after another, and print a table of their last lines."""
+"""Run the benchmarks of speed in this folder one after another, and print a table of their last lines."""
 
 import os
 import subprocess
@@ -7,13 +7,17 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 
+LONG = "kills"
+"""It measures no speed and takes a quarter of an hour: run it alone."""
+
 
 def main() -> None:
     load = os.getloadavg()[0]
     if load > 0.5:
         print(f"The machine is busy (load {load:.1f}): expect noisy ratios.", flush=True)
     rows, failed = [], False
-    for program in sorted(HERE.glob("[a-z]*.py")):
+    programs = [path for path in sorted(HERE.glob("[a-z]*.py")) if path.stem != LONG]
+    for program in programs:
         print(f"==> {program.name}", flush=True)
         run = subprocess.Popen(
             [sys.executable, str(program), *sys.argv[1:]], stdout=subprocess.PIPE, text=True

@@ -357,3 +357,29 @@ def test_importance():
     assert Objective.of("overall").class_importance(counts).tolist() == [1, 1]
     assert Objective.of("balanced").class_importance(counts).tolist() == pytest.approx([10 / 9, 10])
     assert validation_rates(torch.tensor([[3, 1], [0, 0]]))[1].tolist() == [0.25, 0.75]
+
+
+@pytest.mark.parametrize("convert", ["half", "bfloat16"])
+def test_in_half_precision_the_costs_keep_theirs(convert):
+    costs = AdaptiveCosts([90_000, 1])
+    before = costs.costs.clone()
+    getattr(costs, convert)()
+    assert torch.equal(costs.costs, before)
+    logits = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    target = torch.arange(40) % 2
+    assert costs.step(logits.half(), target).costs.min() > 0
+    assert costs.double().costs.dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", ["tau", "margin", "margin_scale", "errors", "cost_lr"])
+def test_options_must_be_numbers(name):
+    with pytest.raises(InputError, match=rf"{name} must be a number, but is '3'"):
+        AdaptiveCosts([9, 1], **{name: "3"})
+
+
+def test_a_step_needs_values():
+    logits, target = torch.zeros(4, 2, device="meta"), torch.zeros(4, dtype=torch.long)
+    with pytest.raises(InputError, match="needs values, but a tensor is on the device meta"):
+        AdaptiveCosts([9, 1]).step(logits, target)
+    with pytest.raises(InputError, match="needs values"):
+        AdaptiveCosts([9, 1]).to("meta").step(torch.zeros(4, 2), target)

@@ -311,7 +311,7 @@ def compare(
     if config is None:
         settings = {"validation": STUDY_VALIDATION} | settings
     config, inputs = _settings(data, None, network, config, settings)
-    folder = Path(out or Path("studies") / Path(config.data.replace(":", "-")).resolve().stem)
+    folder = Path(out or Path("studies") / folder_name(config.data))
     compare_methods(
         config,
         folder,
@@ -420,12 +420,17 @@ def _factory(network: nn.Module | Callable[[], nn.Module] | None) -> Callable[[]
     return network
 
 
+def folder_name(data: str) -> str:
+    """Return a name for the folder of a run or a study on this data."""
+    return Path(os.path.abspath(data.replace(":", "-"))).stem[:100]  # noqa: PTH100, no links
+
+
 def new_run_folder(config: TrainConfig) -> Path:
     """Return a folder below ``runs`` that does not exist."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         raise InputError("set --out: all processes must use the same run folder")
     method = config.method.replace(":", "-")
-    base = f"{Path(config.data.replace(':', '-')).stem}-{method}-{config.seed}"
+    base = f"{folder_name(config.data)}-{method}-{config.seed}"
     folder, number = Path("runs") / base, 2
     while folder.exists():
         folder, number = Path("runs") / f"{base}-{number}", number + 1

@@ -181,3 +181,24 @@ def test_the_second_dimension_is_the_classes(name):
     """Channels last, (2, 3, 4) for 4 classes, raises an error; it is not taken as 3 classes."""
     with pytest.raises(InputError, match=r"must have the shape \(3,"):
         LOSSES[name][0](torch.zeros(2, 3, 4), torch.zeros(2, 4).long())
+
+
+@pytest.mark.parametrize("soft", [False, True], ids=["classes", "probabilities"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_per_sample_gradients_with_vmap(name, soft):
+    loss = LOSSES[name][0]
+    logits = torch.randn(6, CLASSES, generator=GENERATOR, dtype=torch.float64)
+    target = torch.tensor([0, 1, 2, 3, 3, 0])
+    if soft:
+        target = torch.rand(6, CLASSES, generator=GENERATOR, dtype=torch.float64).softmax(1)
+
+    def of_sample(outputs, wanted):
+        return loss(outputs[None], wanted[None])
+
+    gradients, losses = torch.func.vmap(torch.func.grad_and_value(of_sample))(logits, target)
+    for row in range(6):
+        outputs = logits[row].clone().requires_grad_()
+        value = of_sample(outputs, target[row])
+        value.backward()
+        torch.testing.assert_close(losses[row], value.detach())
+        torch.testing.assert_close(gradients[row], outputs.grad)

@@ -166,6 +166,7 @@ def tune(
 
         cosen tune photos/ --set options.acceptance=revert --set lr=0.02
     """
+    from cosen.api import folder_name
     from cosen.training.config import make_config
     from cosen.training.tuning import tune as run_tuning
 
@@ -179,8 +180,7 @@ def tune(
     )
     settings = options.given(data=data, epochs=epochs, objective=objective) | split_settings
     config = make_config(settings | options.parse_set(set_))
-    name = Path(config.data.replace(":", "-")).stem
-    folder = out or Path("runs") / f"{name}-tune-{config.seed}"
+    folder = out or Path("runs") / f"{folder_name(config.data)}-tune-{config.seed}"
     with Display(
         quiet=json_,
         interrupted=f"Stopped. Finished trials are in {folder}; run the same command to resume.",

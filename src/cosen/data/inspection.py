@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections import Counter, defaultdict
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -236,7 +237,8 @@ def _look(data: LabelledImages, row: int) -> _Look:
     digest.update(image.tobytes())
     animated = False
     if isinstance(data.images, ImageFiles):
-        with opened_image(data.images.paths[row]) as file:
+        # a damaged later frame does not matter: only the first is used
+        with suppress(BrokenImageError), opened_image(data.images.paths[row]) as file:
             animated = bool(getattr(file, "is_animated", False))
     return _Look(image.size, digest.digest(), animated)
 

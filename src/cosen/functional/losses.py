@@ -237,7 +237,8 @@ def _loss_of_weighted_outputs(
     check_fraction(label_smoothing, name="label_smoothing")
 
     def loss_of_class(outputs: Tensor, classes: Tensor) -> Tensor:
-        one_hot = torch.nn.functional.one_hot(classes, outputs.shape[1]).to(outputs.dtype)
+        numbers = torch.arange(outputs.shape[1], device=classes.device)
+        one_hot = (classes[:, None] == numbers).to(outputs.dtype)  # F.one_hot fails under vmap
         wanted = (1 - label_smoothing) * one_hot + label_smoothing / outputs.shape[1]
         return loss(wanted, outputs * costs[classes])
 

@@ -20,14 +20,14 @@ def write_report(
     Returns:
         The path of the file.
     """
-    from cosen.files import write_text
+    from cosen.files import is_folder, write_text
     from cosen.report.contents import read_contents
     from cosen.report.page import render
 
     file = Path(path) / FILE if out is None else Path(out)
-    if out is not None and not file.parent.is_dir():
+    if out is not None and not is_folder(file.parent):
         raise InputError(f"folder {file.parent} does not exist: create it, or name another file")
-    if file.is_dir():
+    if is_folder(file):
         raise InputError(f"{file} is a folder: name a file, such as {file / FILE}")
     write_text(file, render(read_contents(path, against=against)))
     return file

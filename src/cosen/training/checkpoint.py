@@ -55,20 +55,28 @@ class Checkpoint:
                 f"the data has changed since {self.run.path} was started: images, labels or split "
                 "differ; start a new run in another folder"
             )
-        if len(state["processes"]) != self.fabric.world_size:
-            raise RunError(
-                f"{self.run.path} was started with {len(state['processes'])} processes: resume it "
-                "with the same number (--devices)"
-            )
         try:
+            if len(state["processes"]) != self.fabric.world_size:
+                raise RunError(
+                    f"{self.run.path} was started with {len(state['processes'])} processes: resume "
+                    "it with the same number (--devices)"
+                )
             loop.load_state(state)
+            self._restore_generators(state)
         except RuntimeError as error:
             raise RunError(
                 f"{self.run.path} was started with another version of cosen, whose network "
                 "differs: start a new run in another folder"
             ) from error
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise RunError(
+                f"the checkpoint in {self.run.path} is damaged ({type(error).__name__}: {error}): "
+                "start a new run in another folder"
+            ) from error
         if self.fabric.is_global_zero:  # the run may have been killed before it wrote this
             self.run.write_history(loop.history)
+
+    def _restore_generators(self, state: dict[str, Any]) -> None:
         self.order.set_state(state["order"])
         own = state["processes"][self.fabric.global_rank]
         self.noise.set_state(own["noise"])

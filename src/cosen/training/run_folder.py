@@ -57,7 +57,7 @@ class RunFolder:
         """Open a run folder; raise an error if it has no run."""
         run = cls(path)
         if not run.has_run:
-            runs = sorted(run.path.glob("runs/*/*/run.json"))
+            runs = sorted(run.path.glob("runs/*/*/run.json")) if is_folder(run.path) else []
             hint = f"; it is a study, so name one of its runs: {runs[0].parent}" if runs else ""
             raise RunError(f"{path} is not a run folder: it has no run.json{hint}")
         return run

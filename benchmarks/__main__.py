@@ -1,4 +1,4 @@
-"""Run the benchmarks of speed in this folder one after another, and print a table of their last lines."""
+"""Run the benchmarks of speed one after another, and print a table of their last lines."""
 
 import os
 import subprocess

@@ -254,12 +254,14 @@ def train(
         run = cosen.train("photos/", method="cosen", epochs=20)
         run.metrics.mean_recall
     """
+    if out is not None and not str(out):
+        raise InputError("out is empty: give the name of a folder")
     if resume is not None and (settings or out is not None or config is not None):
         given = [*settings, *(["out"] if out is not None else []), *(["config"] if config else [])]
         raise InputError(f"a resumed run keeps its settings: remove {', '.join(given)}")
     config, inputs = _settings(data, method, network, config, settings)
     if isinstance(method, str):
-        inputs = replace(inputs, named=(config.method,))
+        inputs = replace(inputs, named=config.method)
     if baseline is not None:
         path = baseline.path if isinstance(baseline, Run) else Path(baseline)
         inputs = replace(inputs, baseline=path)

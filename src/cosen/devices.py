@@ -66,8 +66,10 @@ def train_on_devices(
     if reasons:
         causes = [reason for reason in reasons if reason != OTHER_FAILED]
         reason = next(iter(causes), reasons[0])
-        if "was killed" in reason and RunFolder(out).has_run:
-            reason = f"{reason}; resume the run with cosen train --resume {out}"
+        if reason.startswith("its process"):  # it was killed, or ended by itself
+            reason = reason.replace("its process", "a process of the run", 1)
+            if RunFolder(out).has_checkpoint:
+                reason += f"; resume the run with --resume {out}"
         raise RunError(reason)
 
 

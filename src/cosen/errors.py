@@ -30,7 +30,8 @@ _CONTROLS = re.compile(
 )  # also changes of the writing direction, and bytes that are not UTF-8
 
 OUT_OF_MEMORY = (
-    "memory ran out: use a smaller --batch-size, --size or --network, or fewer --workers"
+    "memory ran out: use smaller batches (--batch-size), images (--size) or networks, fewer "
+    "processes (--workers), or close other programs"
 )
 
 

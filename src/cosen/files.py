@@ -1,4 +1,4 @@
-"""Read regular files only, and write files atomically."""
+"""Read regular files only, write files atomically, and write safe CSV cells."""
 
 import errno
 import os
@@ -117,8 +117,9 @@ def make_folder(path: Path) -> None:
     """Create a folder and its parents if they do not exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot create the folder {path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise RunError(f"cannot create the folder {path}: {reason}") from error
 
 
 def write_text(path: Path, text: str) -> None:

@@ -79,7 +79,7 @@ class _Loss(nn.Module):
 
         def moved(tensor: Tensor) -> Tensor:
             result = fn(tensor)
-            is_half = result.dtype in (torch.float16, torch.bfloat16)
+            is_half = result.is_floating_point() and result.element_size() < 4
             return tensor.to(result.device) if is_half else result
 
         return super()._apply(moved, recurse)  # type: ignore[no-any-return,no-untyped-call]

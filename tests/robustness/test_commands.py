@@ -81,6 +81,7 @@ def test_a_resumed_run_imports_only_code_that_is_named_again(cosen, run, monkeyp
     done = cosen("train", "--resume", run.path)
     one_sentence(done, "was trained with the code evil:M", "name it again (--method evil:M)")
     one_sentence(cosen("train", "--resume", run.path, "--method=cosen"), "remove method")
+    one_sentence(cosen("train", "--resume", run.path, "--method=other:M"), "not with other:M")
     assert not marker.exists()
     assert cosen("train", "--resume", run.path, "--method=evil:M").returncode == 0
     assert marker.exists()
@@ -209,10 +210,15 @@ def test_tables_with_ambiguous_lines(cosen, make_folder):
     one_sentence(table('cat/000.png,"a\x1b[31m"'), "line 14", "control characters")
     two_labels = "lines 2 and 14: ./cat/000.png has the label 'cat' and 'dog'"
     one_sentence(table("./cat/000.png,dog"), two_labels)
-    done = table("cat/000.png,cat", "cat/../dog/001.png,dog")
+    (root / "link.png").symlink_to(root / "dog" / "002.png")
+    one_sentence(table(f"{root}/cat/000.png,dog"), "lines 2 and 14")
+    one_sentence(table("link.png,cat"), "lines 10 and 14")
+    done = table("cat/000.png, cat ", "cat/../dog/001.png,dog", f"{root}/cat/001.png,cat")
     assert done.returncode == 0
-    assert "12 images" in done.stdout
-    assert "lines 2 and 14, 9 and 15" in done.stderr
+    assert "12 images, 2 classes" in done.stdout
+    assert "lines 2 and 14, 9 and 15, 3 and 16" in done.stderr
+    (root / "table.csv").write_text("path;label\na.png;cat\n")
+    one_sentence(cosen("inspect", root / "table.csv"), "separated by semicolons")
 
 
 @pytest.mark.training
@@ -261,9 +267,42 @@ def test_a_full_disk_in_the_first_epoch_leaves_nothing(cosen, monkeypatch, tmp_p
     command = ("train", *ARGUMENTS, "--out=run")
     one_sentence(cosen(*command), "No space left on device", "free some space")
     assert not (tmp_path / "run").exists()
+    mine = tmp_path / "mine" / "costs" / "notes.csv"
+    mine.parent.mkdir(parents=True)
+    mine.touch()
+    one_sentence(cosen("train", *ARGUMENTS, "--out=mine"), "No space left on device")
+    assert {path.name for path in (tmp_path / "mine").iterdir()} <= {"costs", ".lock"}
+    assert mine.exists()
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert cosen(*command).returncode == 0
+
+
+@pytest.mark.training
+def test_a_run_does_not_write_through_links(cosen, run, tmp_path):
+    other = tmp_path / "other"
+    (run.path / "costs").rename(other)
+    (run.path / "costs").symlink_to(other)
+    (run.path / "metrics.json").unlink()
+    one_sentence(cosen("train", "--resume", run.path), "costs is a link")
+
+
+@pytest.mark.training
+def test_outputs_that_are_not_finite_are_an_error(cosen, run, make_folder):
+    images = make_folder(cat=1)
+    path = run.path / "model.json"
+    info = json.loads(path.read_text())
+    (run.path / checksums.FILE).unlink()
+    path.write_text(json.dumps(info | {"normalise": {"mean": [1e38], "std": [1e-38]}}))
+    one_sentence(cosen("predict", run.path, images), "not finite")
+    path.write_text(json.dumps(info | {"class_names": ["a", "a", "b"]}))
+    one_sentence(cosen("predict", run.path, images), "damaged")
+
+
+def test_pipes_are_not_read_as_settings(cosen, tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    one_sentence(cosen("train", "--config=pipe.csv"), "not a regular file")
+    one_sentence(cosen("train", "--objective=pipe.csv"), "not a regular file")
 
 
 def wait_for(found, process):
@@ -312,8 +351,8 @@ def test_a_killed_process_of_a_run_with_several(tmp_path, rank):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     last = errors.splitlines()[-1]
-    assert last.startswith("cosen: its process was killed by signal 9")
-    assert last.endswith(f"resume the run with cosen train --resume {out}")
+    assert last.startswith("cosen: a process of the run was killed by signal 9")
+    assert last.endswith(f"resume the run with --resume {out}")
     assert "Traceback" not in errors
     assert "gloo" not in errors
 
@@ -338,5 +377,5 @@ def test_when_memory_runs_out_the_message_says_what_to_reduce(make_folder, tmp_p
         text=True,
     )
     assert done.returncode == 1, done
-    assert "cosen: memory ran out: use a smaller --batch-size, --size" in done.stderr
+    assert "cosen: memory ran out: use smaller batches (--batch-size)" in done.stderr
     assert "Traceback" not in done.stderr

@@ -172,6 +172,15 @@ def resume(run):
     return train_run(TrainConfig(), run.path, resume=True)
 
 
+@pytest.mark.parametrize("content", ['{"metrics.json": []}', '{"run.json": [[1]]}', "[]", "3"])
+def test_damaged_checksums(run, content):
+    (run.path / checksums.FILE).write_text(content)
+    with pytest.raises(RunError, match=r"checksums\.json is damaged: remove it"):
+        run.metrics()
+    with pytest.raises(RunError, match=r"checksums\.json is damaged: remove it"):
+        resume(run)
+
+
 @pytest.mark.parametrize(
     "state", [{}, [], torch.zeros(3), {"fingerprint": 1}, "text", {"network": {}, "order": None}]
 )

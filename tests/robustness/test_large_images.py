@@ -14,17 +14,34 @@ GIB = 2**30
 
 
 @pytest.mark.parametrize(
-    ("mode", "side"), [("I;16", 13_000), ("RGBA", 9_000), ("P", 9_000), ("1", 13_000)]
+    ("mode", "width", "height"),
+    [
+        ("I;16", 13_000, 13_000),
+        ("RGBA", 13_000, 13_000),
+        ("LA", 60, 2_900_000),
+        ("P", 13_000, 13_000),
+    ],
 )
-def test_a_small_file_of_many_pixels_takes_little_memory(tmp_path, mode, side):
+def test_a_small_file_of_many_pixels_takes_little_memory(tmp_path, mode, width, height):
     resource = pytest.importorskip("resource")
     path = tmp_path / "large.png"
-    Image.new(mode, (side, side)).save(path, compress_level=1)
+    Image.new(mode, (width, height)).save(path, compress_level=1)
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (soft - int(2.25 * GIB), hard))  # 1.75 GiB are left
     size = Preprocess(64, 64)
     pixels = size(decode_image(path, least_size=size.least_size))
-    assert (pixels == (255 if mode == "RGBA" else 0)).all()  # transparent parts are white
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert (pixels == (255 if mode in ("RGBA", "LA") else 0)).all()  # transparent parts are white
+
+
+def test_running_out_of_memory_is_not_a_broken_image(tmp_path):
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "large.png"
+    Image.new("RGB", (10_000, 10_000)).save(path, compress_level=1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (soft - int(3.8 * GIB), hard))
+    with pytest.raises(MemoryError):
+        decode_image(path)
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 

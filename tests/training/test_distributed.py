@@ -133,7 +133,7 @@ cosen.train("digits", method=Fails(), epochs=2, devices=2, device="cpu", out="{o
     [
         (0, "raise ZeroDivisionError('no more')", "ZeroDivisionError: no more"),
         (1, "raise ZeroDivisionError('no more')", "ZeroDivisionError: no more"),
-        (1, "os.kill(os.getpid(), 9)", "its process was killed by signal 9"),
+        (1, "os.kill(os.getpid(), 9)", "a process of the run was killed by signal 9"),
     ],
     ids=["error-in-the-first", "error-in-another", "killed"],
 )

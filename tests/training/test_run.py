@@ -110,7 +110,7 @@ def test_another_seed_is_another_run(quick_train, finished_run):
 def test_early_stopping_and_the_best_epoch(quick_train):
     run = quick_train(epochs=40, patience=2, lr=1e-12, method="baseline")
     rows = run.history()
-    assert len(rows) == 3, "nothing is learned at rate 0, so it stops two epochs after the first"
+    assert len(rows) == 3, "nothing is learned, so it stops two epochs after the first"
     assert rows[0].best
 
 

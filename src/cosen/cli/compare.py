@@ -49,7 +49,7 @@ def compare(
         Path | None,
         typer.Option(
             help="Study folder; default: studies/NAME. Continues an existing study.",
-            parser=options.folder_name,
+            parser=options.parse_out,
         ),
     ] = None,
     config: options.ConfigFile = None,

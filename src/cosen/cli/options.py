@@ -92,7 +92,7 @@ def find_modules_here(*names: str) -> None:
         sys.path.append("")
 
 
-def folder_name(text: str) -> Path:
+def parse_out(text: str) -> Path:
     """Return the folder of ``--out``; an empty name would be the current folder."""
     if not text:
         raise InputError("--out is empty: give the name of a folder")

@@ -15,9 +15,7 @@ def train(
     data: options.Data = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Run folder; default: a new one below runs/.", parser=options.folder_name
-        ),
+        typer.Option(help="Run folder; default: a new one below runs/.", parser=options.parse_out),
     ] = None,
     resume: Annotated[
         Path | None,
@@ -136,7 +134,7 @@ def tune(
     data: options.Data = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Output folder; resumes an existing search.", parser=options.folder_name),
+        typer.Option(help="Output folder; resumes an existing search.", parser=options.parse_out),
     ] = None,
     weights: options.Weights = None,
     trials: Annotated[

@@ -374,7 +374,7 @@ def _plan(
             else:
                 name, options = entry.record.method, entry.record.options
                 of_run = replace(config, seed=seed, method=name, options=options)
-                own = replace(own, named=(name,))
+                own = replace(own, named=name)
             out = study.run(label, seed).path.absolute()
             jobs.append(Job(f"{label}/{seed}", train_job, (of_run, own), out, after, reads))
     return failures, jobs

@@ -15,7 +15,12 @@ from cosen import functional as F
 from cosen.costs.learned import CostStep, LearnedCosts
 from cosen.costs.objective import Objective, validation_rates
 from cosen.errors import InputError
-from cosen.functional.checks import check_choice, check_misclassification_costs, check_tensor
+from cosen.functional.checks import (
+    check_choice,
+    check_misclassification_costs,
+    check_number,
+    check_tensor,
+)
 from cosen.functional.costs import FLOOR, RelativeTo
 from cosen.functional.reduction import classes_last
 from cosen.losses import (
@@ -116,8 +121,10 @@ class CostLearner(LearnedCosts):
             ("shrink", shrink),
             ("misclassification_weight", misclassification_weight),
         ):
+            check_number(value, name=name)
             if not 0 <= value <= 1:
                 raise InputError(f"{name} must lie in [0, 1], but is {value}")
+        check_number(separability_every, name="separability_every")
         if separability_every < 1:
             raise InputError(f"separability_every must be at least 1, but is {separability_every}")
         frequencies = F.class_frequencies(

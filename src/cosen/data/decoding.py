@@ -1,5 +1,6 @@
 """Decode images and convert them to one size, in parallel."""
 
+import errno
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +36,10 @@ MAX_SIDE = 4096
 """Largest height or width that images are converted to."""
 
 LARGE = 2**24
-"""Pixels above which an image is reduced before its colours are converted, if it may be smaller."""
+"""Pixels above which an image is reduced at once, if it is needed at a smaller size."""
+
+STRIP = 2**20
+"""Pixels that are converted at once."""
 
 PIXELS_AT_ONCE = 2**27
 """Pixels of all images that are decoded at the same time; one larger image is decoded alone."""
@@ -72,13 +76,14 @@ def decode_image(
                 image.draft(image.mode, least_size)
         with _decoding.share(image.width * image.height):
             image.load()
-            return _as_grey_or_rgb(image, least_size)
+            return _reduced(_as_grey_or_rgb(image), least_size)
 
 
 @contextmanager
 def opened_image(source: Path | IO[bytes]) -> Iterator[Image.Image]:
     """Open an image without decoding it. Any error of a decoder means that it is broken."""
     file: AbstractContextManager[IO[bytes]]
+    image: Image.Image | None = None
     try:
         file = open_regular(source) if isinstance(source, Path) else nullcontext(source)
         with file as content, warnings.catch_warnings():
@@ -94,6 +99,11 @@ def opened_image(source: Path | IO[bytes]) -> Iterator[Image.Image]:
     except Image.DecompressionBombError as error:
         raise BrokenImageError("too many pixels to decode safely") from error
     except Exception as error:  # decoders raise errors of any type for a damaged file
+        is_large = image is not None and image.width * image.height > LARGE
+        if isinstance(error, MemoryError) and is_large:
+            raise  # the file may be fine: memory ran out
+        if isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE):
+            raise
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         reason = "truncated" if "truncated" in reason.lower() else reason.splitlines()[0]
         raise BrokenImageError(escape_controls(reason)) from error
@@ -129,30 +139,36 @@ class _PixelBudget:
 _decoding = _PixelBudget(PIXELS_AT_ONCE)
 
 
-def _as_grey_or_rgb(image: Image.Image, least_size: tuple[int, int] | None) -> Image.Image:
-    """Convert a decoded image; a large one is reduced as early as possible to save memory."""
+def _as_grey_or_rgb(image: Image.Image) -> Image.Image:
     with suppress(Exception):  # damaged EXIF data
         ImageOps.exif_transpose(image, in_place=True)
-    if image.mode.startswith("I") or image.mode == "F":
-        return _reduced(_eight_bit_grey(image), least_size)
-    if image.mode == "P" and image.width * image.height > LARGE:
-        image = image.convert("RGBA" if "transparency" in image.info else "RGB")
-    elif image.mode == "1":
-        image = image.convert("L")
-    has_transparency = "transparency" in image.info
-    image = _reduced(image, least_size)
-    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or has_transparency:
-        visible = image.convert("RGBA")
-        background = Image.new("RGBA", visible.size, "white")
-        return Image.alpha_composite(background, visible).convert("RGB")
     if image.mode in ("L", "RGB"):
         return image.copy() if isinstance(image, ImageFile) else image  # a copy has no open file
+    if image.mode == "1":
+        return image.convert("L")
+    if image.mode.startswith("I") or image.mode == "F":
+        return _eight_bit_grey(image)
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        return _on_white(image)
     return image.convert("RGB")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """Replace transparent parts by white, a strip at a time to save memory."""
+    result = Image.new("RGB", image.size)
+    rows = max(1, STRIP // max(1, image.width))
+    for top in range(0, image.height, rows):
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+        strip.info = image.info
+        visible = strip.convert("RGBA")
+        white = Image.new("RGBA", visible.size, "white")
+        result.paste(Image.alpha_composite(white, visible).convert("RGB"), (0, top))
+    return result
 
 
 def _reduced(image: Image.Image, least_size: tuple[int, int] | None) -> Image.Image:
     """Average blocks of pixels of a large image, but keep at least ``least_size``."""
-    if least_size is None or image.width * image.height <= LARGE or image.mode in ("P", "PA"):
+    if least_size is None or image.width * image.height <= LARGE:
         return image
     factor = min(image.width // least_size[0], image.height // least_size[1])
     return image.reduce(factor) if factor > 1 else image
@@ -169,7 +185,7 @@ def _eight_bit_grey(image: Image.Image) -> Image.Image:
     else:
         scale = 1.0
     grey = np.empty(values.shape, dtype=np.uint8)
-    rows = max(1, 2**20 // max(1, image.width))  # a strip at a time: float64 needs eight bytes
+    rows = max(1, STRIP // max(1, image.width))  # a strip at a time: float64 needs eight bytes
     for start in range(0, len(values), rows):
         strip = np.nan_to_num(values[start : start + rows].astype(np.float64) * scale)
         grey[start : start + rows] = strip.round().clip(0, 255)
@@ -217,7 +233,8 @@ class Preprocess:
 
     def __call__(self, image: Image.Image) -> np.ndarray:
         """Convert an image to uint8, shape ``(height, width, channels)``."""
-        image = image.convert("L" if self.channels == 1 else "RGB")
+        mode = "L" if self.channels == 1 else "RGB"
+        image = image if image.mode == mode else image.convert(mode)
         if image.size != (self.width, self.height):
             image = self._resized(image)
         return np.asarray(image).reshape(self.shape)

@@ -4,6 +4,7 @@ import csv
 import logging
 import os
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -276,6 +277,9 @@ def _read_csv(table: Path) -> list[tuple[int, dict[str, str]]]:
         raise DataError(f"{table} lists no images")
     columns = [column for column in lines[0][1] if column is not None]
     for column in ("path", "label"):
+        for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+            if len(columns) == 1 and separator in columns[0]:
+                raise DataError(f"{table} is separated by {name}: separate the cells by commas")
         if column not in columns:
             raise DataError(
                 f"{table} has no column {column!r}, but {', '.join(sorted(columns))}: "
@@ -290,11 +294,28 @@ def _read_csv(table: Path) -> list[tuple[int, dict[str, str]]]:
             raise DataError(f"{where}: the label is empty; give every image a class")
         if escape_controls(label) != label:
             raise DataError(f"{where}: the label {label!r} has control characters; rename it")
+        row["label"] = label.strip()
         if split and split not in PART_FOLDERS:
             raise DataError(f"{where}: split is {row['split']!r}; use train, val or test")
         if "split" in row:
             row["split"] = PART_FOLDERS.get(split, "train")
     return lines
+
+
+@cache
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)
+
+
+def _real_path(path: Path) -> str:
+    """Return the path without links; quickly, since many files are in the same folder."""
+    try:
+        if path.is_symlink():
+            return os.path.realpath(path)
+    except (OSError, ValueError):  # a name that no file can have
+        return str(path)
+    folder, name = os.path.split(os.path.normpath(path))
+    return os.path.join(_real_folder(folder), name)  # noqa: PTH118
 
 
 def _without_repeats(table: Path, lines: list[tuple[int, dict[str, str]]]) -> list[dict[str, str]]:
@@ -305,7 +326,7 @@ def _without_repeats(table: Path, lines: list[tuple[int, dict[str, str]]]) -> li
     first: dict[str, tuple[int, dict[str, str]]] = {}
     repeats: list[str] = []
     for number, row in lines:
-        earlier, known = first.setdefault(os.path.normpath(row["path"]), (number, row))
+        earlier, known = first.setdefault(_real_path(table.parent / row["path"]), (number, row))
         if known is row:
             continue
         for column in ("label", "split", "group"):

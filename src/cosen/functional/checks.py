@@ -245,7 +245,13 @@ def check_same_device(tensor: Tensor, reference: Tensor, *, name: str, other: st
 
 def check_number(value: object, *, name: str) -> None:
     """Require a number, not a text or a boolean. NumPy numbers are fine."""
-    if isinstance(value, bool | str) or not hasattr(value, "__float__"):
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        return  # also under torch.compile
+    try:
+        is_number = not isinstance(value, bool | str) and float(value) is not None  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):
+        is_number = False
+    if not is_number:
         raise InputError(f"{name} must be a number, but is {value!r}")
 
 

@@ -368,7 +368,7 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
         check_counts(hidden=self.hidden, epochs=self.epochs, batch_size=self.batch_size)
         try:
-            torch.empty(0, device=self.device)
+            torch.zeros(1, device=self.device).item()
         except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
             reason = str(error).splitlines()[0]
             raise InputError(f"device {self.device!r} cannot be used: {reason}") from error

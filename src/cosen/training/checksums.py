@@ -62,7 +62,7 @@ def _compare(path: Path, name: str, digest: str) -> None:
     if known is not None and digest not in known:
         raise RunError(
             f"{path} is damaged: it does not match its checksum. If you changed it yourself, "
-            f"remove its entry in {path.parent / FILE}"
+            f"delete {path.parent / FILE}"
         )
 
 
@@ -76,6 +76,10 @@ def _read(folder: Path) -> dict[str, list[str]]:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError):
         known = None
-    if not isinstance(known, dict) or not all(isinstance(entry, list) for entry in known.values()):
+    is_valid = isinstance(known, dict) and all(
+        isinstance(entry, list) and entry and all(isinstance(digest, str) for digest in entry)
+        for entry in known.values()
+    )
+    if not is_valid:
         raise RunError(f"{path} is damaged: remove it to use the other files without a check")
-    return known
+    return dict(known)

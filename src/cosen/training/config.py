@@ -13,6 +13,7 @@ from pydantic.dataclasses import dataclass
 from cosen.data.decoding import MAX_SIDE
 from cosen.data.splits import VALIDATION_SHARE
 from cosen.errors import InputError, choices_hint
+from cosen.files import read_regular
 
 TABLES = ("options", "network_options")
 """Settings with nested settings: ``options.cost_lr``, or a table in TOML."""
@@ -191,7 +192,7 @@ def explain(error: ValidationError) -> str:
 def read_config(path: Path) -> dict[str, Any]:
     """Read the settings in a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_regular(path).decode("utf-8"))
     except FileNotFoundError as error:
         raise InputError(f"there is no configuration file {path}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -52,7 +52,8 @@ def load_info(folder: Path) -> ModelInfo:
     info = ModelInfo.read(folder, missing=missing)
     channels = info.preprocess.channels
     if not (
-        0 < info.temperature < float("inf")
+        1e-6 < info.temperature < 1e6
+        and len(set(info.class_names)) == len(info.class_names) > 0
         and len(info.class_counts) == len(info.class_names)
         and len(info.normalise.mean) == len(info.normalise.std) == channels
     ):

@@ -302,6 +302,8 @@ def image_logits(
         if is_out_of_memory(error):
             raise RunError(OUT_OF_MEMORY) from error
         raise RunError(f"the network cannot take these images: {error}") from error
+    if logits and not all(bool(part.isfinite().all()) for part in logits):
+        raise RunError("the model gives outputs that are not finite: it is damaged or has diverged")
     if broken and not (skip_broken and logits):
         raise broken_images_error(data, broken)
     if broken:

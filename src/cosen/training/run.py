@@ -49,7 +49,7 @@ class Inputs:
     baseline: Path | None = None
     objective: Objective | None = None  # instead of config.objective
     model: ModelInfo | None = None  # chosen earlier, for the same data and settings
-    named: tuple[str, ...] = ()  # module:name that the user named, to resume a run with it
+    named: str | None = None  # the method that the user named, to resume a run with it
 
     def objects(self) -> tuple[str, ...]:
         """Return which of the inputs that replace settings are objects."""
@@ -146,11 +146,13 @@ def _check_code(out: Path, record: RunRecord, inputs: Inputs) -> None:
     A run folder may come from someone else, so its record alone must not make cosen import code.
     """
     method = record.config.method
-    if ":" in method and inputs.method is None and method not in inputs.named:
+    if ":" in method and inputs.method is None and inputs.named is None:
         raise RunError(
             f"{out} was trained with the code {method}: if you trust it, name it again "
             f"(--method {method})"
         )
+    if inputs.named not in (None, method):
+        raise RunError(f"{out} was trained with {method}, not with {inputs.named}: remove --method")
 
 
 def _check_data_exists(out: Path, config: TrainConfig, inputs: Inputs) -> None:

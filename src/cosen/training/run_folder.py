@@ -42,6 +42,9 @@ CHECKPOINT, NEXT, PREVIOUS = "checkpoint.pt", "checkpoint-new.pt", "checkpoint-b
 STATE = frozenset(("fingerprint", "processes", "order", "network", "optimizer", "loss", "history"))
 """What every checkpoint contains."""
 
+FOLDERS = ("costs", "tensorboard", "baseline", "tuning")
+"""Folders that a run may have."""
+
 EARLY_FILES = ("run.json", "history.csv", "model.json", "model.safetensors", NEXT, checksums.FILE)
 """Files that may exist before the first checkpoint."""
 
@@ -51,6 +54,7 @@ class RunFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        self._before: frozenset[str] = frozenset()  # names in the folder when it was locked
 
     @classmethod
     def existing(cls, path: Path | str) -> "RunFolder":
@@ -79,6 +83,13 @@ class RunFolder:
                 f"{self.path} is in use by another process: wait for it, or use another folder"
             ) from error
         try:
+            self._before = frozenset(entry.name for entry in self.path.iterdir())
+            for name in FOLDERS:
+                if (self.path / name).is_symlink():
+                    raise RunError(
+                        f"{self.path / name} is a link: replace it by a folder, so that the run "
+                        "writes to its own folder only"
+                    )
             for folder in (self.path, self.path / "costs"):
                 remove_partial(folder)
             yield
@@ -91,12 +102,17 @@ class RunFolder:
             lock.release()
 
     def remove_early_files(self) -> None:
-        """Remove what a run wrote before its first checkpoint, so that the folder can be reused."""
+        """Remove what a run wrote before its first checkpoint, so that the folder can be reused.
+
+        Files that were there before :meth:`in_use` are kept.
+        """
         for name in EARLY_FILES:
-            with suppress(OSError):
-                (self.path / name).unlink(missing_ok=True)
+            if name not in self._before:
+                with suppress(OSError):
+                    (self.path / name).unlink(missing_ok=True)
         for name in ("costs", "tensorboard"):
-            shutil.rmtree(self.path / name, ignore_errors=True)
+            if name not in self._before:
+                shutil.rmtree(self.path / name, ignore_errors=True)
 
     @property
     def has_run(self) -> bool:
@@ -195,6 +211,8 @@ class RunFolder:
         try:
             checksums.check(path, name=CHECKPOINT)
             state = torch.load(path, map_location="cpu", weights_only=True)
+        except MemoryError:
+            raise
         except Exception as error:  # torch raises many types for a damaged file
             raise RunError(f"{path} cannot be read") from error
         if not isinstance(state, dict) or not state.keys() >= STATE:

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -17,7 +18,7 @@ from cosen.costs import OVERALL
 from cosen.data.batches import Batch, FeatureBatches
 from cosen.data.labelled import LabelledImages
 from cosen.data.splits import fold_of_each, split_off_validation
-from cosen.errors import DataError
+from cosen.errors import DataError, RunError
 from cosen.methods import Setting
 from cosen.methods.learned_costs import CosenPaper
 from cosen.networks.network import Outputs
@@ -120,8 +121,11 @@ def features_of_folds(
         batches = task.batches(pool, batch_size=config.batch_size)
         found = dict.fromkeys(names, torch.cat([batch.inputs for batch in batches]))
     elif store.exists():
-        checksums.check(store)
-        found = load_file(store)
+        try:
+            checksums.check(store)
+            found = load_file(store)
+        except (SafetensorError, OSError) as error:
+            raise RunError(f"{store} is damaged: remove it to compute it again") from error
     else:
         found = {}
         for number, (name, fold) in enumerate(zip(names, parts, strict=True)):

@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from cosen.costs import Acceptance, CostLearner
 from cosen.errors import RunError
-from cosen.files import write_with
+from cosen.files import read_regular, write_with
 from cosen.training.config import TrainConfig
 from cosen.training.loop import Diverged
 from cosen.training.task import Task
@@ -92,7 +92,10 @@ def open_study(path: Path, identity: dict[str, Any]) -> optuna.Study:
     """
     # a killed process may have left a lock and an incomplete line
     path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
-    content = path.read_bytes() if path.exists() else b"\n"
+    try:
+        content = read_regular(path) if path.exists() else b"\n"
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
     if not content.endswith(b"\n"):
         write_with(path, lambda part: part.write_bytes(content[: content.rfind(b"\n") + 1]))
     try:

@@ -22,7 +22,7 @@ from cosen.devices import train_on_devices
 from cosen.errors import InputError, RunError, choices_hint
 from cosen.files import expand_user, is_file
 from cosen.losses import Numbers, as_numbers
-from cosen.methods import Method, named_method
+from cosen.methods import Method, import_name, named_method
 from cosen.training.config import TrainConfig, make_config
 from cosen.training.loop import Callbacks
 from cosen.training.records import EpochRecord, Metrics, ModelInfo, RunRecord
@@ -54,7 +54,7 @@ class Run:
 
     def __init__(self, path: Path | str, *, network: NetworkLike | None = None) -> None:
         self.folder = RunFolder(path) if _has_model(path) else RunFolder.existing(path)
-        self._network = None if isinstance(network, str) else _factory(network)
+        self._network = named_factory(network) if isinstance(network, str) else _factory(network)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -262,6 +262,8 @@ def train(
     config, inputs = _settings(data, method, network, config, settings)
     if isinstance(method, str):
         inputs = replace(inputs, named=config.method)
+    if resume is not None and inputs.network is not None and isinstance(network, str):
+        inputs = replace(inputs, named_network=network)
     if baseline is not None:
         path = baseline.path if isinstance(baseline, Run) else Path(baseline)
         inputs = replace(inputs, baseline=path)
@@ -396,7 +398,10 @@ def _settings(
         )
     if isinstance(network, str):
         values["network"] = network
-    own_network = None if isinstance(network, str) else _factory(network)
+    name = str(values.get("network") or (config.network if config else ""))
+    own_network = named_factory(name) if ":" in name else None
+    if not isinstance(network, str | None):
+        own_network = _factory(network)
     goal: Objective | None = None
     if not isinstance(values.get("objective", ""), str | Path):
         goal = Objective.of(values.pop("objective"))
@@ -408,6 +413,19 @@ def _settings(
         images = open_data(data, exclude=config.exclude)
         config = replace(config, data=images.source)
     return config, Inputs(images, own_method, own_network, objective=goal)
+
+
+def named_factory(name: str) -> Callable[..., nn.Module]:
+    """Import the user's function ``my_module:make``, which returns a module.
+
+    It is called with ``num_classes`` if it has such a parameter.
+    """
+    make = import_name(name, kind="network")
+    if isinstance(make, nn.Module):
+        return _factory(make)  # type: ignore[return-value]
+    if not callable(make):
+        raise InputError(f"{name} is neither a module nor a function that returns one")
+    return make  # type: ignore[no-any-return]
 
 
 def _factory(network: nn.Module | Callable[[], nn.Module] | None) -> Callable[[], nn.Module] | None:

@@ -91,8 +91,20 @@ def test_a_computation_that_was_cut_off_goes_on(decoded):
 
 
 def test_a_network_that_gives_no_features_is_refused(decoded):
-    with pytest.raises(InputError, match=r"features of shape \(B, D\), but Identity returned"):
-        compute(nn.Identity(), decoded)
+    class Count(nn.Module):
+        def forward(self, images):
+            return torch.zeros(len(images))
+
+    with pytest.raises(InputError, match=r"features of shape \(B, D\), but Count returned"):
+        compute(Count(), decoded)
+
+
+def test_activations_are_kept_in_half_precision_and_can_be_mirrored(decoded):
+    plain, mirrored = compute(nn.Identity(), decoded), compute(nn.Identity(), decoded, flip=True)
+    assert plain.dtype == mirrored.dtype == torch.float16
+    assert plain.ndim == 4
+    assert torch.equal(plain.flip(-1), mirrored)
+    assert not torch.equal(plain, mirrored)
 
 
 def test_digest_sees_structure_and_weights():

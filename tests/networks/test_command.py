@@ -19,10 +19,20 @@ def run(*arguments):
 
 
 def test_all_networks_are_listed():
-    lines = run().splitlines()
-    assert [line.split()[0] for line in lines] == list(NETWORKS)
+    *lines, last = run().splitlines()
+    assert [line.split()[0] for line in lines] == ["tf_efficientnet_lite0", *NETWORKS]
+    assert "cosen network 'resnet*'" in last
     listed = json.loads(run("--json"))
-    assert listed == {name: entry.description for name, entry in NETWORKS.items()}
+    assert list(listed) == ["tf_efficientnet_lite0", *NETWORKS]
+
+
+def test_networks_of_timm_are_searched():
+    found = json.loads(run("tf_efficientnet_lite*", "--json"))
+    assert found["tf_efficientnet_lite0"] == {"weights_here": True}
+    assert found["tf_efficientnet_lite1"] == {"weights_here": False}
+    lines = run("vit*dinov2*").splitlines()
+    assert any("vit_small_patch14_dinov2.lvd142m" in line and "hub" in line for line in lines)
+    assert "--weights FILE" in lines[-1]
 
 
 @pytest.mark.parametrize(

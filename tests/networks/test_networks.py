@@ -23,8 +23,16 @@ CASES = {
     "small-cnn grey": ({"channels": 1}, (1, 28, 28)),
     "head": ({"in_features": 12}, (12,)),
     "head narrow": ({"in_features": 12, "width": 7, "dropout": 0.5}, (12,)),
+    "linear": ({"in_features": 12}, (12,)),
 }
-WIDTHS = {"paper": 24, "resnet32": 64, "small-cnn": 128, "head": 512, "head narrow": 7}
+WIDTHS = {
+    "paper": 24,
+    "resnet32": 64,
+    "small-cnn": 128,
+    "head": 512,
+    "head narrow": 7,
+    "linear": 12,
+}
 
 
 def build(case, *, seed=0):
@@ -200,7 +208,7 @@ def test_a_head_that_normalises_does_not_see_the_size_of_features():
 
 
 def test_unknown_names_list_the_choices():
-    with pytest.raises(InputError, match=r"did you mean 'resnet32'.*paper, resnet32, small-cnn"):
+    with pytest.raises(InputError, match=r"did you mean 'resnet32' or 'resnet50'"):
         build_network("resnet", num_classes=2)
     with pytest.raises(InputError, match=r"choose from paper, resnet32"):
         build_network("xyz", num_classes=2)

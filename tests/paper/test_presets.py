@@ -33,7 +33,7 @@ def test_the_presets_are_those_of_the_documentation():
     assert (mnist.network, mnist.batch_size, mnist.lr, mnist.weights) == (
         "small-cnn",
         64,
-        0.05,
+        None,
         None,
     )
     assert (cifar.network, cifar.size, cifar.weights) == ("head", 128, "vgg16")

@@ -64,7 +64,13 @@ def write_run(
     if logits is None:
         logits = 4 * torch.nn.functional.one_hot(predicted, classes).float()
     outputs = Outputs(logits, logits, target)
-    config = {"data": "photos/", "objective": "balanced", "seed": seed, "method": method}
+    config = {
+        "data": "photos/",
+        "objective": "balanced",
+        "seed": seed,
+        "method": method,
+        "epochs": 30,
+    }
     counts = torch.bincount(target, minlength=classes)
     RunRecord(
         version="0.1.0",
@@ -184,7 +190,9 @@ def write_study(
         version="0.1.0",
         started="2026-11-16T02:32:04+00:00",
         command=command,
-        config=TrainConfig(data="photos/", objective="balanced", **settings),
+        config=TrainConfig(
+            **({"data": "photos/", "objective": "balanced", "epochs": 30} | settings)
+        ),
         versions={"python": "3.11.7"},
         platform="Linux",
         methods={

@@ -110,7 +110,10 @@ def test_the_metadata_say_how_to_use_it(run, exported):
     assert found == {
         "class_names": ["cat", "dog"],
         "class_counts": plain["class_counts"],
-        "preprocess": {"height": 16, "width": 16, "channels": 3, "fit": "crop"},
+        "preprocess": {
+            **{"height": 16, "width": 16, "channels": 3, "fit": "crop"},
+            **{"interpolation": "bilinear", "share": 1.0},
+        },
         "temperature": plain["temperature"],
         "cosen_version": cosen.__version__,
     }

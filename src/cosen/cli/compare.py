@@ -56,6 +56,7 @@ def compare(
     objective: options.Objective = None,
     network: options.Network = None,
     weights: options.Weights = None,
+    finetune: options.Finetune = None,
     size: options.Size = None,
     split: options.Split = None,
     imbalance: options.Imbalance = None,
@@ -106,13 +107,14 @@ def compare(
     from cosen.training.config import make_config, read_config
 
     wanted = DEFAULT_METHODS if methods is None else split_methods(methods)
-    options.find_modules_here(*wanted)
+    options.find_modules_here(*wanted, network or "")
     shared, method_options = _split_settings(options.parse_set(set_))
     settings = options.given(
         data=data,
         objective=objective,
         network=network,
         weights=weights,
+        finetune=finetune,
         size=size,
         split=split,
         imbalance=imbalance,

@@ -30,6 +30,7 @@ def evaluate(
     data_root: options.DataRoot = None,
     exclude: options.Exclude = None,
     device: options.Device = None,
+    network: options.OwnNetwork = None,
     skip_broken: options.SkipBroken = False,
     json_: options.Json = False,
 ) -> None:
@@ -49,7 +50,8 @@ def evaluate(
     from cosen.errors import InputError
     from cosen.training.evaluate_run import stored_metrics
 
-    finished = cosen.Run(run)
+    options.find_modules_here(network or "")
+    finished = cosen.Run(run, network=network)
     if data is None:
         flags = {"--data-root": data_root, "--exclude": exclude, "--device": device}
         for flag in [name for name, value in flags.items() if value]:
@@ -102,6 +104,7 @@ def predict(
         typer.Option("--calibration/--no-calibration", help="Calibrate the probabilities."),
     ] = True,
     device: options.Device = None,
+    network: options.OwnNetwork = None,
     skip_broken: options.SkipBroken = False,
     json_: options.Json = False,
 ) -> None:
@@ -124,8 +127,9 @@ def predict(
 
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise InputError(f"--out must be a .csv or .json file, but is {out}")
+    options.find_modules_here(network or "")
     with Display(quiet=json_) as display:
-        predictions = cosen.Run(run).predict(
+        predictions = cosen.Run(run, network=network).predict(
             images,
             misclassification_costs=misclassification_costs,
             top=top,
@@ -178,6 +182,7 @@ def _as_csv(predictions: "list[Prediction]") -> str:
 def export(
     run: options.Run,
     out: Annotated[Path, typer.Argument(help="The .onnx file to write.")] = Path("model.onnx"),
+    network: options.OwnNetwork = None,
     json_: options.Json = False,
 ) -> None:
     """Export a model to ONNX, and check it against PyTorch.
@@ -191,7 +196,8 @@ def export(
     """
     import cosen
 
-    check = cosen.Run(run).export(out)
+    options.find_modules_here(network or "")
+    check = cosen.Run(run, network=network).export(out)
     if json_:
         typer.echo(json.dumps(check.as_json()))
         return

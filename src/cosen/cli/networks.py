@@ -12,7 +12,11 @@ from cosen.cli.options import Json, Size
 
 def network(
     name: Annotated[
-        str | None, typer.Argument(help="Network; default: list all.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="Network, or a pattern to search timm; default: list the built-in ones.",
+            show_default=False,
+        ),
     ] = None,
     classes: Annotated[int, typer.Option(help="Number of classes.")] = 10,
     size: Size = None,
@@ -23,11 +27,15 @@ def network(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """List the networks, or the layers and parameters of one.
+    """List the networks, search those of timm, or show the layers of one.
+
+    Weights that are on this machine need no network access.
 
     Examples:
 
         cosen network
+
+        cosen network 'vit*dino*'
 
         cosen network paper --reading two-extra
 
@@ -38,15 +46,22 @@ def network(
 
     from cosen.networks import NETWORKS, build_network, find_network
     from cosen.networks.layer_table import layer_table, table_totals
+    from cosen.networks.pretrained import EMBEDDED
     from cosen.networks.vgg import PAPER_PARAMETERS
 
     if name is None:
+        described = {EMBEDDED: "EfficientNet-Lite0, pretrained, installed; the default for photos"}
+        described |= {known: entry.description for known, entry in NETWORKS.items()}
         if json_:
-            described = {known: entry.description for known, entry in NETWORKS.items()}
             typer.echo(json.dumps(described, indent=2))
-        else:
-            for known, entry in NETWORKS.items():
-                typer.echo(f"{known:10} {entry.description}")
+            return
+        width = max(map(len, described))
+        for known, description in described.items():
+            typer.echo(f"{known:{width}}  {description}")
+        typer.echo("All networks of timm can be used, too: cosen network 'resnet*'")
+        return
+    if "*" in name or "?" in name:
+        _search(name, json_=json_)
         return
 
     entry = find_network(name)
@@ -85,6 +100,30 @@ def network(
     if paper:
         line += f" (the paper: 18 weight layers, about {paper // 10**6} million)"
     typer.echo(line)
+
+
+def _search(pattern: str, *, json_: bool) -> None:
+    """List the networks of timm that match a pattern, and which weights are on this machine."""
+    from rich.console import Console
+
+    from cosen.errors import InputError
+    from cosen.networks.pretrained import is_on_this_machine, search_timm
+
+    found = {name: is_on_this_machine(name) for name in search_timm(pattern)}
+    if not found:
+        raise InputError(f"timm has no network that matches {pattern!r}: try a shorter pattern")
+    if json_:
+        typer.echo(json.dumps({name: {"weights_here": here} for name, here in found.items()}))
+        return
+    table = plain_table("network", "weights", right_from=9)
+    for name, here in found.items():
+        table.add_row(name, "on this machine" if here else "on the hub")
+    Console(highlight=False).print(table)
+    if not any(found.values()):
+        typer.echo(
+            "None of these weights are on this machine. They are downloaded when needed; without "
+            "network access, give the file with --weights FILE."
+        )
 
 
 def _shape_text(shape: tuple[int, ...] | None) -> str:

@@ -37,10 +37,18 @@ Objective = Annotated[
     ),
 ]
 Network = Annotated[
-    str | None, typer.Option(help="Network name, or auto; cosen network lists them.")
+    str | None,
+    typer.Option(help="Network: a name (cosen network), my_module:make, or auto."),
+]
+OwnNetwork = Annotated[
+    str | None, typer.Option("--network", help="my_module:make, if the run trained your network.")
 ]
 Weights = Annotated[
     str | None, typer.Option(help="File of pretrained weights, or vgg16 to download them.")
+]
+Finetune = Annotated[
+    str | None,
+    typer.Option(help="What to train of a pretrained network: none, light, last, all or auto."),
 ]
 Size = Annotated[int | None, typer.Option(help="Image size in pixels.")]
 Augment = Annotated[str | None, typer.Option(help="crop,flip,colour,randaugment,mixup.")]

@@ -19,7 +19,9 @@ def train(
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(help="Resume the run in this folder; only --method module:Class is repeated."),
+        typer.Option(
+            help="Resume the run in this folder; repeat only --method and --network module:NAME."
+        ),
     ] = None,
     config: options.ConfigFile = None,
     method: Annotated[
@@ -33,6 +35,7 @@ def train(
     ] = None,
     network: options.Network = None,
     weights: options.Weights = None,
+    finetune: options.Finetune = None,
     size: options.Size = None,
     split: options.Split = None,
     imbalance: options.Imbalance = None,
@@ -41,6 +44,9 @@ def train(
     epochs: options.Epochs = None,
     batch_size: options.BatchSize = None,
     lr: options.Lr = None,
+    compile_: Annotated[
+        bool, typer.Option("--compile", help="Compile the network with torch.compile.")
+    ] = False,
     patience: Annotated[
         int | None, typer.Option(help="Stop after this many epochs without improvement.")
     ] = None,
@@ -78,6 +84,7 @@ def train(
         method=method,
         network=network,
         weights=weights,
+        finetune=finetune,
         size=size,
         split=split,
         imbalance=imbalance,
@@ -87,6 +94,7 @@ def train(
         batch_size=batch_size,
         lr=lr,
         patience=patience,
+        compile=compile_,
         seed=seed,
         device=device,
         devices=devices,
@@ -97,11 +105,16 @@ def train(
     if resume is None:
         base = make_config(read_config(config)) if config else None
         run_config = make_config(settings, base=base)
-        options.find_modules_here(run_config.method)
+        options.find_modules_here(run_config.method, run_config.network)
         folder = out or new_run_folder(run_config)
     else:
-        again = settings.pop("method") if ":" in (method or "") else None  # the user's own code
-        options.find_modules_here(again or "")
+        # the user's own code is named again
+        again = {
+            name: settings.pop(name)
+            for name in ("method", "network")
+            if ":" in settings.get(name, "")
+        }
+        options.find_modules_here(*again.values())
         extra = [*options.given(out=out, config=config, baseline=baseline), *settings]
         if extra:
             raise InputError(f"--resume uses the settings of the run: remove {', '.join(extra)}")
@@ -115,7 +128,7 @@ def train(
             config=run_config,
             out=folder if resume is None else None,
             resume=resume,
-            method=None if resume is None else again,
+            **({} if resume is None else again),
             baseline=baseline,
             callbacks=display.callbacks(),
         )

@@ -361,7 +361,7 @@ def _plan(
                 continue
             reads: tuple[Path, ...] = ()
             after: tuple[str, ...] = ()
-            if entry.method.needs_baseline(has_features=task.features is not None):
+            if entry.method.needs_baseline(has_features=task.has_features):
                 reads = (study.run(Baseline.name, seed).path.absolute(),)
                 after = (f"{Baseline.name}/{seed}",) if seed in missing[Baseline.name] else ()
             if after and Baseline.name in failures:

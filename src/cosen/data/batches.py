@@ -192,9 +192,11 @@ class FeatureBatches:
     """Batches of one pass over features; see :class:`Batches`.
 
     Attributes:
-        features: Shape ``(rows, D)``.
+        features: Shape ``(rows, D)``, or activations ``(rows, ...)``.
         target: Classes, shape ``(samples,)``.
         rows: Row of the features of each sample; None if row and sample numbers are equal.
+        flipped: The same for mirrored images, or None.
+        noise: Draws which samples are mirrored; None mirrors none.
         sample_weight: Weight of each sample, shape ``(samples,)``, or None.
     """
 
@@ -203,6 +205,8 @@ class FeatureBatches:
     _: KW_ONLY
     batch_size: int
     rows: Tensor | None = None
+    flipped: Tensor | None = None
+    noise: torch.Generator | None = None
     order: torch.Generator | None = None
     device: torch.device | str = "cpu"
     share: Share | None = None
@@ -219,6 +223,11 @@ class FeatureBatches:
             samples = torch.from_numpy(positions)
             rows = samples if self.rows is None else self.rows[samples]
             inputs = self.features.index_select(0, rows.to(self.features.device))  # fast
+            if self.flipped is not None and self.noise is not None:
+                mirrored = torch.rand(len(rows), generator=self.noise) < 0.5
+                inputs[mirrored] = self.flipped[rows[mirrored]]
+            if inputs.dtype == torch.float16:
+                inputs = inputs.float()
             target = self.target[samples]
             own = None if self.sample_weight is None else self.sample_weight[samples]
             yield Batch(inputs.to(self.device), target.to(self.device), weight, own)

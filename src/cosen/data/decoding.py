@@ -1,6 +1,7 @@
 """Decode images and convert them to one size, in parallel."""
 
 import errno
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -193,6 +194,7 @@ def _eight_bit_grey(image: Image.Image) -> Image.Image:
 
 
 Fit = Literal["crop", "stretch", "pad"]
+Interpolation = Literal["bilinear", "bicubic"]
 
 
 @dataclass(frozen=True)
@@ -205,12 +207,16 @@ class Preprocess:
         channels: 1 for grey, 3 for RGB.
         fit: ``"crop"`` keeps the aspect ratio and crops the centre, ``"stretch"`` changes the
             aspect ratio, ``"pad"`` keeps it and adds black borders.
+        interpolation: How pixels are computed when the size changes.
+        share: Share of the sides that ``"crop"`` keeps; 1 crops only what the aspect ratio needs.
     """
 
     height: int
     width: int
     channels: Literal[1, 3] = 3
     fit: Fit = "crop"
+    interpolation: Interpolation = "bilinear"
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         sides = (self.height, self.width)
@@ -221,6 +227,11 @@ class Preprocess:
             )
         if self.fit not in ("crop", "stretch", "pad"):
             raise InputError(f"fit must be crop, stretch or pad, but is {self.fit!r}")
+        if self.interpolation not in ("bilinear", "bicubic") or not 0 < self.share <= 1:
+            raise InputError(
+                "interpolation must be bilinear or bicubic and share in (0, 1], but they are "
+                f"{self.interpolation!r} and {self.share}"
+            )
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -229,34 +240,34 @@ class Preprocess:
     @property
     def least_size(self) -> tuple[int, int]:
         """Smallest (width, height) to decode an image at without losing sharpness."""
-        return (2 * self.width, 2 * self.height)
+        return (math.ceil(2 * self.width / self.share), math.ceil(2 * self.height / self.share))
 
     def __call__(self, image: Image.Image) -> np.ndarray:
         """Convert an image to uint8, shape ``(height, width, channels)``."""
         mode = "L" if self.channels == 1 else "RGB"
         image = image if image.mode == mode else image.convert(mode)
-        if image.size != (self.width, self.height):
+        if image.size != (self.width, self.height) or (self.fit == "crop" and self.share < 1):
             image = self._resized(image)
         return np.asarray(image).reshape(self.shape)
 
     def _resized(self, image: Image.Image) -> Image.Image:
-        wanted = (self.width, self.height)
+        wanted, how = (self.width, self.height), Image.Resampling[self.interpolation.upper()]
         if self.fit == "stretch":
-            return image.resize(wanted, Image.Resampling.BILINEAR)
+            return image.resize(wanted, how)
         ratios = (self.width / image.width, self.height / image.height)
         if self.fit == "crop":
-            scale = max(ratios)
+            scale = max(ratios) / self.share
             box_width, box_height = self.width / scale, self.height / scale
             left = max(0.0, (image.width - box_width) / 2)  # rounding may make it negative
             top = max(0.0, (image.height - box_height) / 2)
             right, bottom = min(left + box_width, image.width), min(top + box_height, image.height)
             box = (left, top, right, bottom)
-            return image.resize(wanted, Image.Resampling.BILINEAR, box=box)
+            return image.resize(wanted, how, box=box)
         scale = min(ratios)
         inner = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
         padded = Image.new(image.mode, wanted)
         corner = ((self.width - inner[0]) // 2, (self.height - inner[1]) // 2)
-        padded.paste(image.resize(inner, Image.Resampling.BILINEAR), corner)
+        padded.paste(image.resize(inner, how), corner)
         return padded
 
 

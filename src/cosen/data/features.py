@@ -31,6 +31,7 @@ def embed(
     batch_size: int = 64,
     device: torch.device | str = "cpu",
     precision: Precision = "auto",
+    flip: bool = False,
     cache: CacheFolder | None = None,
     progress: Progress | None = None,
 ) -> Tensor:
@@ -39,22 +40,24 @@ def embed(
     The network runs in evaluation mode without gradients; its mode is restored afterwards.
 
     Args:
-        network: Maps images ``(B, C, H, W)`` to features ``(B, D)``.
+        network: Maps images ``(B, C, H, W)`` to features ``(B, D)`` or activations ``(B, ...)``.
         decoded: The images.
         normalise: Shift and scale of the channels that the network expects.
         batch_size: Images per batch.
         device: Device to compute on; the network is moved there.
         precision: ``"auto"`` is bfloat16 on a GPU that supports it, else float32.
+        flip: Mirror the images left and right.
         cache: The cache; default: the user's cache.
         progress: Callback for progress.
 
     Returns:
-        float32, shape ``(len(decoded.data), D)``, in the order of the dataset.
+        Shape ``(len(decoded.data), ...)``, in the order of the dataset. Features are float32,
+        activations with more dimensions float16, because they are large.
     """
     cache = cache or CacheFolder()
     dtype = resolve_precision(precision, device)
     rows = decoded.data.rows.tobytes()
-    key = key_of(decoded.key, rows, normalise, weights_digest(network), str(dtype))
+    key = key_of(decoded.key, rows, normalise, weights_digest(network), str(dtype), flip)
     total = len(decoded.data)
     shards = []
     with cache.locked("features", key) as folder:
@@ -73,7 +76,7 @@ def embed(
                     batches = Batches(
                         decoded, part, batch_size=batch_size, normalise=normalise, device=device
                     )
-                    features = _compute(network, batches, dtype)
+                    features = _compute(network, batches, dtype, flip=flip)
                     with replacing(file) as partial:
                         save_file({"features": features.contiguous()}, partial)
                     if progress is not None:
@@ -87,18 +90,18 @@ def embed(
         return torch.cat(shards)
 
 
-def _compute(network: nn.Module, batches: Batches, dtype: torch.dtype) -> Tensor:
+def _compute(network: nn.Module, batches: Batches, dtype: torch.dtype, *, flip: bool) -> Tensor:
     features = []
     with torch.inference_mode(), autocast(batches.device, dtype):
         for batch in batches:
-            output = network(batch.inputs)
-            if not isinstance(output, Tensor) or output.ndim != 2:
+            output = network(batch.inputs.flip(-1) if flip else batch.inputs)
+            if not isinstance(output, Tensor) or output.ndim < 2:
                 shape = tuple(output.shape) if isinstance(output, Tensor) else type(output)
                 raise InputError(
                     "embed needs a network that maps images to features of shape (B, D), "
                     f"but {type(network).__name__} returned {shape}"
                 )
-            features.append(output.float().cpu())
+            features.append(output.to(torch.float16 if output.ndim > 2 else torch.float32).cpu())
     return torch.cat(features)
 
 

@@ -47,6 +47,7 @@ __all__ = [
     "Scores",
     "Setting",
     "find_method",
+    "import_name",
     "make_method",
     "method_label",
     "named_method",
@@ -193,15 +194,16 @@ def plain_value(value: Any) -> Any:
     return value
 
 
-def _imported(module: str, attribute: str) -> type[Method]:
-    """Import a custom method."""
+def import_name(name: str, *, kind: str) -> Any:
+    """Import the user's ``module:name``; ``kind`` is what it should be, for messages."""
+    module, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), attribute)):
-        raise InputError(f"{module}:{attribute} is not module:Class, such as my_methods:Mine")
+        raise InputError(f"{name} is not module:Class, such as my_module:Mine")
     try:
         loaded = importlib.import_module(module)
     except ImportError as error:
         raise InputError(
-            f"there is no module {module!r} for the method {attribute!r} ({error}): "
+            f"there is no module {module!r} for the {kind} {attribute!r} ({error}): "
             "run in its folder, or add the folder to PYTHONPATH"
         ) from error
     except Exception as error:  # any error in the user's code
@@ -211,6 +213,12 @@ def _imported(module: str, attribute: str) -> type[Method]:
     found = getattr(loaded, attribute, None)
     if found is None:
         raise InputError(f"the module {module!r} has no {attribute!r}")
+    return found
+
+
+def _imported(module: str, attribute: str) -> type[Method]:
+    """Import a custom method."""
+    found = import_name(f"{module}:{attribute}", kind="method")
     if not (inspect.isclass(found) and issubclass(found, Method)):
         raise InputError(
             f"{module}:{attribute} is not a method: derive it from cosen.methods.NetworkMethod "

@@ -57,7 +57,8 @@ class Cosen(NetworkMethod):
 
     def make_loss(self, setting: Setting) -> nn.Module:
         counts = setting.class_counts
-        wider = {} if self.cosine_scale(setting) is None else {"margin_scale": COSINE_MARGIN}
+        has_cosines = setting.has_cosine_output or self.cosine_scale(setting) is not None
+        wider = {"margin_scale": COSINE_MARGIN} if has_cosines else {}
         return AdaptiveCosts(counts, objective=setting.objective, **{**wider, **self.options})
 
 

@@ -41,6 +41,7 @@ class Setting:
         objective: What validation measures.
         seed: Seed for random choices of the method.
         learns_features: Whether a network of cosen is trained from images with no layer frozen.
+        has_cosine_output: Whether the output layer on pretrained features has cosines.
         baseline: Outputs of the baseline for the validation images, if the method starts from the
             baseline.
     """
@@ -50,6 +51,7 @@ class Setting:
     objective: Objective = OVERALL
     seed: int = 0
     learns_features: bool = False
+    has_cosine_output: bool = False
     baseline: Outputs | None = None
 
 
@@ -65,7 +67,9 @@ class Context(Protocol):
     @property
     def is_first_process(self) -> bool: ...
 
-    def make_loop(self, method: "NetworkMethod", samples: Samples | None = None) -> Any: ...
+    def make_loop(
+        self, method: "NetworkMethod", samples: Samples | None = None, *, resample: Any = None
+    ) -> Any: ...
 
     def on_features(self) -> Self: ...
 
@@ -134,9 +138,11 @@ class NetworkMethod(Method):
 
     Attributes:
         retrains_output: Whether only the output layer of the baseline is trained again.
+        keeps_linear_output: Whether the output layer must be linear, because it is adjusted.
     """
 
     retrains_output: ClassVar[bool] = False
+    keeps_linear_output: ClassVar[bool] = False
 
     def make_loss(self, setting: Setting) -> nn.Module:
         """Return the loss of logits and targets. It may be :class:`~cosen.AdaptiveCosts`."""
@@ -180,7 +186,8 @@ class SamplingMethod(Method):
         on_features = context.on_features()
         samples = self.resample(*_training_samples(self, on_features), context.setting)
         seconds = time.perf_counter() - start
-        loop = on_features.make_loop(NetworkMethod(), samples)  # plain cross-entropy
+        # plain cross-entropy
+        loop = on_features.make_loop(NetworkMethod(), samples, resample=self.resample)
         loop.fit()
         on_features.finish(seconds=seconds + sum(record.seconds for record in loop.history))
 

@@ -19,6 +19,7 @@ class ClassifierRetraining(NetworkMethod):
     description = "cRT: the baseline with its output layer re-trained on balanced batches"
     starts_from_baseline = True
     retrains_output = True
+    keeps_linear_output = True
 
     def class_draws(self, setting: Setting) -> np.ndarray:
         return 1 / setting.class_counts.double().numpy()

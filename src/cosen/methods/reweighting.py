@@ -26,6 +26,7 @@ class Baseline(NetworkMethod):
 
     name = "baseline"
     description = "plain cross-entropy"
+    keeps_linear_output = True  # other methods adjust it
 
     label_smoothing: float = 0.0
 

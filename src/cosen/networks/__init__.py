@@ -3,12 +3,19 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from cosen.errors import InputError, choices_hint
 from cosen.networks.network import Network, NetworkOutput
 from cosen.networks.output_layers import SCALE, CosineOutput, as_network, use_cosine_output
-from cosen.networks.small import Head, ResNet32, SmallCNN
+from cosen.networks.pretrained import (
+    build_timm,
+    is_timm_name,
+    pretrained_input,
+    unknown_network,
+)
+from cosen.networks.small import Head, LinearHead, ResNet32, SmallCNN
 from cosen.networks.vgg import PaperNetwork
 
 __all__ = [
@@ -27,10 +34,11 @@ __all__ = [
 class NetworkEntry:
     """A network that can be built by name."""
 
-    build: Callable[..., Network]  # from num_classes, channels or in_features, and its own options
+    build: Callable[..., Any]  # from num_classes, channels or in_features, and its own options
     description: str  # what it is and when to use it, in one line
     image_size: int | None  # default height and width of images; None if it takes features
     channels: tuple[int, ...]  # supported numbers of image channels; empty if it takes features
+    is_pretrained: bool = False  # whether it comes with pretrained weights
 
 
 NETWORKS: dict[str, NetworkEntry] = {
@@ -58,14 +66,28 @@ NETWORKS: dict[str, NetworkEntry] = {
         image_size=None,
         channels=(),
     ),
+    "linear": NetworkEntry(
+        LinearHead,
+        "an output layer on features, such as those of a frozen network",
+        image_size=None,
+        channels=(),
+    ),
 }
 
 
 def find_network(name: str) -> NetworkEntry:
-    """Find a network in :data:`NETWORKS`."""
-    if name not in NETWORKS:
-        raise InputError(f"there is no network {name!r}{choices_hint(name, NETWORKS)}")
-    return NETWORKS[name]
+    """Find a network in :data:`NETWORKS` or in timm."""
+    if name in NETWORKS:
+        return NETWORKS[name]
+    if not is_timm_name(name):
+        raise unknown_network(name, list(NETWORKS))
+    return NetworkEntry(
+        partial(build_timm, name),
+        "a network of timm",
+        image_size=pretrained_input(name).size[0],
+        channels=(3,),
+        is_pretrained=True,
+    )
 
 
 def build_network(
@@ -81,7 +103,7 @@ def build_network(
     """Build a network by name, with random weights from torch's global generator.
 
     Args:
-        name: One of :data:`NETWORKS`.
+        name: One of :data:`NETWORKS`, or a network of timm such as ``resnet50``.
         num_classes: Number of logits.
         channels: Channels of the images; ``head`` ignores it.
         in_features: Width of the features, for ``head`` only.

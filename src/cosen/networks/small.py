@@ -109,6 +109,34 @@ class ResNet32(Network):
         return NetworkOutput(self.output(features), features)
 
 
+class LinearHead(Network):
+    """An output layer on input features, and nothing else.
+
+    Args:
+        in_features: Width of the input features.
+        num_classes: Number of logits.
+    """
+
+    def __init__(self, in_features: int, num_classes: int) -> None:
+        super().__init__()
+        check_counts(in_features=in_features, num_classes=num_classes)
+        self.in_features = in_features
+        self.output = nn.Linear(in_features, num_classes)
+        initialise(self, output=self.output)
+
+    def forward(self, features: Tensor) -> NetworkOutput:
+        check_features(features, self.in_features)
+        return NetworkOutput(self.output(features), features)
+
+
+def check_features(features: Tensor, width: int) -> None:
+    """Raise an error unless features are ``(B, width)``."""
+    if features.dim() != 2 or features.shape[1] != width:
+        raise InputError(
+            f"the head needs features of shape (batch, {width}), but got {tuple(features.shape)}"
+        )
+
+
 class Head(Network):
     """One hidden layer with ReLU on input features; its own features are the hidden units.
 
@@ -142,11 +170,7 @@ class Head(Network):
         initialise(self, output=self.output)
 
     def forward(self, features: Tensor) -> NetworkOutput:
-        if features.dim() != 2 or features.shape[1] != self.in_features:
-            raise InputError(
-                f"the head needs features of shape (batch, {self.in_features}), "
-                f"but got {tuple(features.shape)}"
-            )
+        check_features(features, self.in_features)
         if self.normalise:
             features = math.sqrt(self.in_features) * nn.functional.normalize(features, dim=1)
         hidden = self.hidden(features)  # (B, width)

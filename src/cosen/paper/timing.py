@@ -28,6 +28,7 @@ from cosen.paper.protocols import TIMING
 from cosen.paper.summary import Record
 from cosen.training.config import TrainConfig
 from cosen.training.context import RunContext, make_setting
+from cosen.training.finetuning import with_defaults
 from cosen.training.loop import Callbacks, Loop
 from cosen.training.run import make_fabric
 from cosen.training.run_folder import RunFolder
@@ -121,6 +122,7 @@ def _make_loop(
         raise InputError(f"method {name} does not train the network and has no epochs to time")
     run = RunFolder(folder / name)
     run.path.mkdir()
+    own = with_defaults(own, task.mode)
     setting = make_setting(own, task)
     return RunContext(own, task, setting, run, make_fabric(own), Callbacks()).make_loop(method)
 

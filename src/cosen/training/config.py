@@ -62,14 +62,21 @@ class TrainConfig:
         network: ``auto``, or the name of a network.
         network_options: Options of the network, such as ``reading`` of the paper's network.
         weights: A file of pretrained weights, or ``vgg16`` to download them.
+        finetune: What to train of a pretrained network: ``none`` (the output layer), ``light``
+            (also norms and biases), ``last`` (the last stages), ``all``, or ``auto``.
+        head: The output layer on pretrained features: ``linear``, ``cosine``, or ``auto``, which
+            cross-validates its form and its weight decay on the training images.
         freeze: The layer up to which weights are frozen.
         size: Image size in pixels; 0 uses the default of the network.
-        augment: Augmentations.
+        augment: Augmentations. None, here and below, is the default of the network and of
+            ``finetune``.
         epochs: Passes over the training set.
         batch_size: Images per batch, over all processes.
         accumulate: Batches whose gradients are summed before a step.
         optimizer: ``sgd`` or ``adamw``.
         lr: Learning rate γ_θ.
+        pretrained_lr: Factor of the learning rate for pretrained layers.
+        warmup: Share of the training in which the learning rate rises from 0.
         momentum: Momentum of SGD.
         weight_decay: Weight decay of either optimizer.
         schedule: ``cosine``, ``step`` (a tenth at half and at three quarters) or ``constant``.
@@ -77,6 +84,7 @@ class TrainConfig:
         ema: Decay of an average of the weights, such as 0.999; 0 keeps no average.
         patience: Epochs without a lower validation error before training stops; 0 never stops.
         precision: ``auto``, ``float32`` or ``bfloat16``.
+        compile: Compile the network with ``torch.compile``.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         devices: Number of processes, one per device.
     """
@@ -95,21 +103,26 @@ class TrainConfig:
     network: str = "auto"
     network_options: dict[str, Any] = Field(default_factory=dict)
     weights: str | None = None
+    finetune: Literal["auto", "none", "light", "last", "all"] = "auto"
+    head: Literal["auto", "linear", "cosine"] = "auto"
     freeze: str | None = None
     size: Annotated[Whole, Field(ge=0, le=MAX_SIDE)] = 0
-    augment: Names = ()
-    epochs: Annotated[Whole, Field(ge=1)] = 30
+    augment: Names | None = None
+    epochs: Annotated[Whole, Field(ge=1)] | None = None
     batch_size: Annotated[Whole, Field(ge=1)] = 64
     accumulate: Annotated[Whole, Field(ge=1)] = 1
-    optimizer: Literal["sgd", "adamw"] = "sgd"
-    lr: Annotated[Real, Field(gt=0)] = 0.05
+    optimizer: Literal["sgd", "adamw"] | None = None
+    lr: Annotated[Real, Field(gt=0)] | None = None
+    pretrained_lr: Annotated[Real, Field(ge=0)] | None = None
+    warmup: Annotated[Real, Field(ge=0, lt=1)] | None = None
     momentum: Annotated[Real, Field(ge=0, lt=1)] = 0.9
-    weight_decay: Annotated[Real, Field(ge=0)] = 5e-4
+    weight_decay: Annotated[Real, Field(ge=0)] | None = None
     schedule: Literal["cosine", "step", "constant"] = "cosine"
     clip: Annotated[Real, Field(ge=0)] = 0.0
     ema: Annotated[Real, Field(ge=0, lt=1)] = 0.0
     patience: Annotated[Whole, Field(ge=0)] = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: bool = False
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     devices: Annotated[Whole, Field(ge=1)] = 1
 

@@ -17,11 +17,16 @@ from cosen.data.labelled import LabelledImages
 from cosen.data.stores import printable
 from cosen.errors import InputError, RunError
 from cosen.methods import Method, NetworkMethod, Samples, Scores, Setting
+from cosen.methods.learned_costs import COSINE_SCALE
 from cosen.networks.freezing import freeze_but_output, frozen_but_output
 from cosen.networks.network import OUTPUT_STD, Network, NetworkOutput, Outputs, PenultimateFeatures
+from cosen.networks.pretrained import Joined
 from cosen.training.checkpoint import Checkpoint
 from cosen.training.config import TrainConfig
 from cosen.training.evaluation import run_network, summarise
+from cosen.training.finetuning import parameter_groups, start_at_class_means, with_defaults
+from cosen.training.folds import training_pool
+from cosen.training.head_search import Resample, choose_head, fit_head
 from cosen.training.loop import Callbacks, Loop, LoopSettings, make_optimizer
 from cosen.training.model_file import (
     ImageClassifier,
@@ -29,7 +34,7 @@ from cosen.training.model_file import (
     load_model,
     save_model,
 )
-from cosen.training.records import ImageNames, RunMetrics
+from cosen.training.records import HeadRecord, ImageNames, RunMetrics
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import Task
 from cosen.training.thumbnails import write_thumbnails
@@ -67,25 +72,45 @@ class RunContext:
         """Whether this process writes the files."""
         return self.fabric.is_global_zero
 
-    def make_loop(self, method: NetworkMethod, samples: Samples | None = None) -> Loop:
+    def make_loop(
+        self,
+        method: NetworkMethod,
+        samples: Samples | None = None,
+        *,
+        resample: Resample | None = None,
+    ) -> Loop:
         """Create the training loop of a method, resumed from a checkpoint if there is one.
 
-        ``samples`` replace the training images.
+        ``samples`` replace the training images; ``resample`` is the function that made them.
         """
         config, fabric = self.config, self.fabric
         setting = self.setting_with_baseline if method.starts_from_baseline else self.setting
+        head: HeadRecord | None = None
+        if self.task.pooled is not None:
+            head = self._choose_head(method, setting, resample)
+            setting = replace(setting, has_cosine_output=head.output == "cosine")
         task = _with_output_layer(self.task, method, setting)
         torch.manual_seed(config.seed)  # the same weights in every process
         network = (
             self._retrained_network(method) if method.retrains_output else task.network(config)
         )
-        if task.features is None and not config.augment and frozen_but_output(network):
+        is_image_network = task.features is None or task.mode == "last"
+        if is_image_network and not self._augments(method) and frozen_but_output(network):
             # only the output layer learns: the features below it are computed once
             assert isinstance(network, Network)
-            task = replace(task, features=self._embed(PenultimateFeatures(network)))
+            below = network if task.backbone is None else Joined(task.backbone, network)
+            features = self._embed(PenultimateFeatures(below))
+            task = replace(task, features=features, flipped=None)
             network = OutputOnly(network)
         elif task.features is None:
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if config.compile and is_image_network:
+            network.compile()
+        if head is not None and not method.retrains_output:
+            self._start_output_layer(method, network, setting, head, samples)
+        groups = None
+        if head is not None:
+            groups = parameter_groups(network, config, output_decay=head.weight_decay)
         loss = method.make_loss(setting).to(fabric.device)
         order = torch.Generator().manual_seed(config.seed)
         noise = torch.Generator().manual_seed(config.seed * 1000 + fabric.global_rank)
@@ -101,12 +126,14 @@ class RunContext:
         def batches() -> Iterable[Batch]:
             if samples is not None:
                 return FeatureBatches(*map(torch.from_numpy, samples), **how)
-            return task.batches(task.splits.train, augment=augment, class_draws=class_draws, **how)
+            return task.batches(
+                task.splits.train, augment=augment, class_draws=class_draws, noise=noise, **how
+            )
 
         loop = Loop(
             network,
             loss,
-            make_optimizer(network, config),
+            make_optimizer(network, config, groups),
             LoopSettings.of(config),
             batches=batches,
             validate=lambda evaluated: run_network(
@@ -130,20 +157,35 @@ class RunContext:
         """
         # these settings apply to the network that takes images
         config = replace(self.config, augment=(), freeze=None, weights=None)
-        if self.task.features is not None:
+        if self.task.has_features:
             return replace(self, config=config)
-        backbone = PenultimateFeatures(self.baseline_classifier().network)
+        classifier, lower = self.baseline_classifier(), self.task.backbone
+        network = classifier.network
+        assert isinstance(network, Network)
+        backbone = PenultimateFeatures(network if lower is None else Joined(lower, network))
         backbone.eval().requires_grad_(False)
         features = self._embed(backbone)
         backbone.to("cpu")
         model = self.task.model
+        joined = {} if lower is None else {"part": "joined"}
+        is_pretrained = self.task.pretrained is not None
         model = model.changed(
-            network="head",
+            network="linear" if is_pretrained else "head",
             options={"in_features": features.shape[1]},
             features=model.network,
-            feature_options=model.options,
+            feature_options=_without_output(model.options) | joined,
         )
-        task = replace(self.task, features=features, model=model, backbone=backbone)
+        task = replace(
+            self.task,
+            features=features,
+            model=model,
+            backbone=backbone,
+            mode="none" if is_pretrained else "scratch",
+            pooled=features if is_pretrained else None,
+            flipped=None,
+        )
+        if is_pretrained:  # the settings are those of fine-tuning
+            config = with_defaults(replace(config, epochs=None, lr=None, warmup=None), "none")
         return replace(self, config=config, task=task)
 
     def samples(self, part: Literal["train", "val", "test"]) -> Samples:
@@ -224,6 +266,8 @@ class RunContext:
         record = self.run.record()
         if record.tuning is not None:
             seconds += record.tuning.seconds
+        if record.head is not None:
+            seconds += record.head.seconds
         if self.baseline is not None:
             seconds += self.baseline.record().seconds or 0.0
         record.changed(seconds=round(seconds, 3), temperature=temperature).write(self.run.path)
@@ -262,10 +306,76 @@ class RunContext:
         freeze_but_output(network)
         return network
 
+    def _choose_head(
+        self, method: NetworkMethod, setting: Setting, resample: Resample | None
+    ) -> HeadRecord:
+        """Return the form and the decay of the output layer; chosen once, and kept in run.json."""
+        record = self.run.record()
+        if record.head is not None:
+            return record.head
+        head: HeadRecord | None = None
+        if self.is_first_process:
+            splits = self.task.splits
+            pool = training_pool(splits.train, splits.val)
+            assert self.task.pooled is not None
+            features = self.task.pooled[self.task.feature_rows(pool)]
+            head = choose_head(
+                method,
+                features,
+                pool,
+                setting,
+                self.config,
+                resample=resample,
+                device=self.fabric.device,
+            )
+            record.changed(head=head).write(self.run.path)
+            if head.errors:
+                self.callbacks.phase(head.sentence())
+        head = self.fabric.broadcast(head)
+        assert head is not None
+        return head
+
+    def _start_output_layer(
+        self,
+        method: NetworkMethod,
+        network: nn.Module,
+        setting: Setting,
+        head: HeadRecord,
+        samples: Samples | None,
+    ) -> None:
+        """Start at class means, or at an output layer that was trained on frozen features."""
+        assert self.task.pooled is not None
+        assert isinstance(network, Network)
+        assert network.output_layer is not None
+        train, val = (
+            Batch(self.task.pooled[self.task.feature_rows(part)], torch.from_numpy(part.labels))
+            for part in (self.task.splits.train, self.task.splits.val)
+        )
+        if self.task.mode == "none":
+            if head.output == "cosine":
+                if samples is not None:
+                    train = Batch(torch.from_numpy(samples[0]), torch.from_numpy(samples[1]))
+                start_at_class_means(network.output_layer, train.inputs, train.target)
+            return
+        config = replace(
+            with_defaults(replace(self.config, epochs=None, lr=None), "none"),
+            weight_decay=head.weight_decay,
+        )
+        probe = fit_head(
+            method, train, val, setting, config, output=head.output, device=self.fabric.device
+        )
+        assert probe.output_layer is not None
+        network.output_layer.load_state_dict(probe.cpu().output_layer.state_dict())  # type: ignore[union-attr]
+
+    def _augments(self, method: NetworkMethod) -> bool:
+        return bool(self.config.augment) and not method.retrains_output
+
     def _augmentation(self, task: Task, noise: torch.Generator) -> Augmentation | None:
-        if not self.config.augment:
-            return None
+        if not self.config.augment or task.flipped is not None:
+            return None  # mirrored activations are chosen with the batches
         if task.features is not None:
+            if task.mode == "last":
+                return None  # the output layer alone is trained
             raise InputError("features cannot be augmented: remove --augment")
         preprocess = task.model.preprocess
         return Augmentation(
@@ -296,13 +406,20 @@ def make_setting(config: TrainConfig, task: Task) -> Setting:
         class_names=task.model.class_names,
         objective=task.objective,
         seed=config.seed,
-        learns_features=task.features is None and task.own_network is None and not config.freeze,
+        learns_features=(
+            task.features is None
+            and task.own_network is None
+            and task.pretrained is None
+            and not config.freeze
+        ),
     )
 
 
 def _with_output_layer(task: Task, method: NetworkMethod, setting: Setting) -> Task:
     """Return the task with the output layer that a method needs."""
     scale = method.cosine_scale(setting)
+    if scale is None and setting.has_cosine_output:
+        scale = COSINE_SCALE
     if scale is None:
         return task
     if "output" in task.model.options:
@@ -311,6 +428,10 @@ def _with_output_layer(task: Task, method: NetworkMethod, setting: Setting) -> T
         )
     options = task.model.options | {"output": "cosine", "output_scale": scale}
     return replace(task, model=task.model.changed(options=options))
+
+
+def _without_output(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if not name.startswith("output")}
 
 
 def check_baseline(baseline: RunFolder, config: TrainConfig, task: Task) -> None:
@@ -326,8 +447,10 @@ def check_baseline(baseline: RunFolder, config: TrainConfig, task: Task) -> None
             "was trained on other data or another split: use the same --seed, --split, "
             "--imbalance and --objective"
         )
-    elif data.network != task.model.network:
-        problem = f"is a {data.network}, not a {task.model.network}: use the same --network"
+    elif data.network != task.network_name:
+        problem = f"is a {data.network}, not a {task.network_name}: use the same --network"
+    elif trained.finetune != config.finetune:
+        problem = f"was trained with --finetune {trained.finetune}: use the same"
     elif trained.network_options != config.network_options:
         problem = f"has other network_options ({trained.network_options}): use the same"
     if problem is not None:

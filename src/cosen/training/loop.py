@@ -39,6 +39,7 @@ class LoopSettings:
     epochs: int
     lr: float
     schedule: Literal["cosine", "step", "constant"] = "cosine"
+    warmup: float = 0.0
     accumulate: int = 1
     clip: float = 0.0
     ema: float = 0.0
@@ -170,7 +171,7 @@ class Loop:
                 self._clip_gradients()
             progress = (len(self.history) + number / count) / epochs
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate(self.settings, progress)
+                group["lr"] = learning_rate(self.settings, progress) * group.get("lr_factor", 1.0)
             self.optimizer.step()
             self.optimizer.zero_grad()
             if self.average is not None:
@@ -302,16 +303,23 @@ def rare_classes(class_counts: Tensor) -> list[int]:
     return order[: max(1, len(order) // 3)]
 
 
-def make_optimizer(network: nn.Module, config: TrainConfig) -> Optimizer:
-    """Create SGD with momentum, or AdamW, for the parameters that are not frozen."""
+def make_optimizer(
+    network: nn.Module, config: TrainConfig, groups: list[dict[str, Any]] | None = None
+) -> Optimizer:
+    """Create SGD with momentum, or AdamW, for the parameters that are not frozen.
+
+    ``groups`` of parameters may have their own learning rates and weight decays.
+    """
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    assert config.lr is not None
+    lr, decay = config.lr, config.weight_decay or 0.0
     if config.optimizer == "adamw":
-        return AdamW(trained, lr=config.lr, weight_decay=config.weight_decay)
+        return AdamW(groups or trained, lr=lr, weight_decay=decay)
     return SGD(
-        trained,
-        lr=config.lr,
+        groups or trained,
+        lr=lr,
         momentum=config.momentum,
-        weight_decay=config.weight_decay,
+        weight_decay=decay,
         nesterov=config.momentum > 0,
     )
 
@@ -323,6 +331,8 @@ def learning_rate(settings: LoopSettings, progress: float) -> float:
         >>> [round(learning_rate(LoopSettings(epochs=1, lr=1.0), p), 2) for p in (0, 0.5, 1)]
         [1.0, 0.5, 0.0]
     """
+    if progress < settings.warmup:
+        return settings.lr * progress / settings.warmup
     if settings.schedule == "cosine":
         return settings.lr * (1 + math.cos(math.pi * progress)) / 2
     if settings.schedule == "step":

@@ -1,5 +1,6 @@
 """A trained model in two files, safetensors and JSON. Loading them runs no code."""
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from cosen.errors import RunError
-from cosen.networks import Network, as_network, build_network
+from cosen.networks import as_network, build_network
 from cosen.networks.network import PenultimateFeatures
 from cosen.networks.output_layers import SCALE, use_cosine_output
+from cosen.networks.pretrained import LowerPart
 from cosen.networks.vgg import VGG16Features
 from cosen.networks.weights import read_weights
 from cosen.training import checksums
@@ -71,7 +73,7 @@ def build_classifier(
         backbone = VGG16Features()
     elif info.features:
         below = make_network(info.features, classes, info.feature_options, own=network)
-        backbone = PenultimateFeatures(below)
+        backbone = below if isinstance(below, LowerPart) else PenultimateFeatures(below)
     return ImageClassifier(make_network(info.network, classes, info.options, own=network), backbone)
 
 
@@ -80,17 +82,18 @@ def make_network(
     num_classes: int,
     options: dict[str, Any],
     *,
-    own: Callable[[], nn.Module] | None = None,
-) -> Network:
+    own: Callable[..., nn.Module] | None = None,
+) -> nn.Module:
     """Create a network with random weights, by its name or with the user's function ``own``."""
     if name != OWN:
         return build_network(name, num_classes=num_classes, **options)
     if own is None:
         raise RunError(
-            "the run trained a custom network: use it from Python, with "
+            "the run trained a custom network: name it again (--network my_module:make), or use "
             "cosen.load(folder, network=...)"
         )
-    network = as_network(own())
+    takes_classes = "num_classes" in inspect.signature(own).parameters
+    network = as_network(own(num_classes=num_classes) if takes_classes else own())
     if options.get("output") != "cosine":
         return network
     return use_cosine_output(network, scale=options.get("output_scale", SCALE))

@@ -5,7 +5,7 @@ import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
@@ -91,6 +91,26 @@ class TuningRecord(_Frozen):
     sentence: str
 
 
+class HeadRecord(_Frozen):
+    """How a run chose the output layer on pretrained features."""
+
+    output: Literal["linear", "cosine"]
+    weight_decay: float
+    errors: dict[str, float]  # cross-validated, by candidate; empty if there was no choice
+    seconds: float
+
+    def sentence(self) -> str:
+        """Describe the choice."""
+        chosen = f"Output layer: {self.output}, weight decay {self.weight_decay:g}"
+        if not self.errors:
+            return chosen
+        best, worst = min(self.errors.values()), max(self.errors.values())
+        return (
+            f"{chosen} (cross-validated error {100 * best:.1f} %, {len(self.errors) - 1} other "
+            f"candidates up to {100 * worst:.1f} %; {self.seconds:.0f} s)"
+        )
+
+
 class StartRecord(Record):
     """How a run or a study was started."""
 
@@ -125,6 +145,7 @@ class RunRecord(StartRecord):
     objects: tuple[str, ...] = ()  # data, method, network or objective, if objects
     baseline: str | None = None  # the folder of the baseline, if one was given
     tuning: TuningRecord | None = None  # if options were chosen
+    head: HeadRecord | None = None  # if the network is pretrained
     data: DataRecord | None = None  # after it was read
     seconds: float | None = None  # training time with that of the baseline, at the end
     temperature: float | None = None  # divides the logits to calibrate them, at the end

@@ -27,6 +27,7 @@ from cosen.networks import find_network
 from cosen.networks.precision import resolve_precision
 from cosen.training.config import TrainConfig
 from cosen.training.context import RunContext, check_baseline, make_setting
+from cosen.training.finetuning import with_defaults
 from cosen.training.loop import Callbacks, Diverged
 from cosen.training.records import DataRecord, EpochRecord, ModelInfo, RunRecord, SplitCounts
 from cosen.training.run_folder import RunFolder
@@ -50,6 +51,7 @@ class Inputs:
     objective: Objective | None = None  # instead of config.objective
     model: ModelInfo | None = None  # chosen earlier, for the same data and settings
     named: str | None = None  # the method that the user named, to resume a run with it
+    named_network: str | None = None  # the same for the network
 
     def objects(self) -> tuple[str, ...]:
         """Return which of the inputs that replace settings are objects."""
@@ -104,9 +106,9 @@ def check_config(config: TrainConfig, method: Method) -> None:
     resolve_device(config.device)
     if config.imbalance:
         parse_imbalance(config.imbalance)
-    if config.network != "auto":
+    if config.network != "auto" and ":" not in config.network:
         find_network(config.network)
-    check_names(config.augment)
+    check_names(config.augment or ())
     processes = config.devices
     if torch.distributed.is_torchelastic_launched():  # torchrun decides
         processes = int(os.environ["WORLD_SIZE"])
@@ -134,7 +136,8 @@ def _check_objects(out: Path, record: RunRecord, inputs: Inputs) -> None:
                 f"{out} was started with a {name} object: pass it again, "
                 f"cosen.train(resume=..., {name}=...)"
             )
-        if name in given and name not in record.objects:
+        is_named = name == "network" and ":" in record.config.network
+        if name in given and name not in record.objects and not is_named:
             raise RunError(f"{out} was not started with a {name} object: remove {name}")
     if "objective" in record.objects and record.data is None:  # the costs are stored with the data
         raise RunError(f"{out} was stopped before it read its data: start it in another folder")
@@ -150,6 +153,16 @@ def _check_code(out: Path, record: RunRecord, inputs: Inputs) -> None:
         raise RunError(
             f"{out} was trained with the code {method}: if you trust it, name it again "
             f"(--method {method})"
+        )
+    network = record.config.network
+    if ":" in network and inputs.network is None:
+        raise RunError(
+            f"{out} was trained with the code {network}: if you trust it, name it again "
+            f"(--network {network})"
+        )
+    if inputs.named_network not in (None, network):
+        raise RunError(
+            f"{out} was trained with {network}, not with {inputs.named_network}: remove --network"
         )
     if inputs.named not in (None, method):
         raise RunError(f"{out} was trained with {method}, not with {inputs.named}: remove --method")
@@ -173,7 +186,10 @@ def _session(config: TrainConfig, run: RunFolder, inputs: Inputs, resume: bool) 
     with run.in_use() if first else nullcontext():
         if first and not resume:
             baseline = str(inputs.baseline.absolute()) if inputs.baseline else None
-            record = RunRecord.now(config, baseline=baseline, objects=inputs.objects())
+            objects = inputs.objects()
+            if ":" in config.network:  # it has a name
+                objects = tuple(name for name in objects if name != "network")
+            record = RunRecord.now(config, baseline=baseline, objects=objects)
             record.write(run.path)  # can be resumed now
         fabric = make_fabric(config)
         fabric.launch()
@@ -234,12 +250,14 @@ def _prepare(
         model=inputs.model,
         objective=record.objective if known else inputs.objective,
         progress=callbacks.reading if fabric.is_global_zero else None,
+        announce=callbacks.phase if fabric.is_global_zero else None,
     )
+    config = with_defaults(config, task.mode)
     context = RunContext(config, task, make_setting(config, task), run, fabric, callbacks)
     method.check(context.setting)
     if fabric.is_global_zero and not run.has_checkpoint:
-        record.changed(data=_data_record(task)).write(run.path)
-    if not method.needs_baseline(has_features=task.features is not None):
+        record.changed(config=config, data=_data_record(task)).write(run.path)
+    if not method.needs_baseline(has_features=task.has_features):
         return context
     given = inputs.baseline or (Path(record.baseline) if record.baseline else None)
     baseline = RunFolder.existing(given) if given else _train_baseline(context, method)
@@ -276,7 +294,7 @@ def _data_record(task: Task) -> DataRecord:
         fingerprint=task.fingerprint,
         class_names=task.model.class_names,
         class_counts=SplitCounts(train=train, val=val, test=test),
-        network=task.model.network,
+        network=task.network_name,
         size=task.model.preprocess.shape,
         misclassification_costs=None if costs is None else tuple(map(tuple, costs.tolist())),
     )

@@ -32,11 +32,22 @@ from cosen.data.splits import (
 )
 from cosen.errors import BrokenImageError, DataError, InputError
 from cosen.files import expand_user
-from cosen.networks import NETWORKS, find_network
+from cosen.networks import NETWORKS, Network, build_network, find_network
 from cosen.networks.freezing import freeze
+from cosen.networks.network import PenultimateFeatures
+from cosen.networks.pretrained import (
+    EMBEDDED,
+    check_size,
+    check_split,
+    load_body,
+    load_pretrained,
+    pretrained_input,
+    split,
+)
 from cosen.networks.vgg import VGG16Features
 from cosen.networks.weights import fetch_weights, load_weights
 from cosen.training.config import TrainConfig
+from cosen.training.finetuning import Mode, choose_mode, describe_plan, prepare, with_defaults
 from cosen.training.model_file import OWN, make_network
 from cosen.training.records import ModelInfo
 
@@ -57,10 +68,27 @@ class Task:
     model: ModelInfo
     fingerprint: str  # changes with any image, label or split
     decoded: DecodedImages  # the pixels of all images
-    features: Tensor | None = None  # of all images, if the network takes features
+    features: Tensor | None = None  # of all images, if the network takes features or activations
     backbone: nn.Module | None = None  # the network that computed them
     objective: Objective = OVERALL  # what validation measures
     own_network: Callable[[], nn.Module] | None = None  # makes the user's network
+    mode: Mode = "scratch"  # how a pretrained network is trained
+    pretrained: Network | None = None  # the whole network, with pretrained weights
+    pooled: Tensor | None = None  # its features of all images
+    flipped: Tensor | None = None  # as features, for mirrored images
+
+    @property
+    def network_name(self) -> str:
+        """The name of the network, also if only a part of it is trained."""
+        is_named = self.model.features not in ("", "vgg16")
+        return (
+            self.model.features if self.pretrained is not None and is_named else self.model.network
+        )
+
+    @property
+    def has_features(self) -> bool:
+        """Whether there are features of pretrained weights that stay as they are."""
+        return self.features is not None and self.mode in ("scratch", "none")
 
     def batches(
         self,
@@ -72,11 +100,12 @@ class Task:
         device: torch.device | str = "cpu",
         share: Share | None = None,
         class_draws: np.ndarray | None = None,
+        noise: torch.Generator | None = None,
     ) -> Iterable[Batch]:
         """Return the batches of a split, as images or features; see :class:`Batches`.
 
         ``class_draws`` is the relative sampling rate of each class, shape ``(C,)``; None uses each
-        sample once.
+        sample once. ``noise`` draws which samples of :attr:`flipped` are used.
         """
         chances = None if class_draws is None else torch.from_numpy(class_draws[part.labels])
         if self.features is None:
@@ -95,6 +124,8 @@ class Task:
             self.features,
             torch.from_numpy(part.labels),
             rows=self.feature_rows(part),
+            flipped=self.flipped,
+            noise=noise,
             batch_size=batch_size,
             order=order,
             device=device,
@@ -111,7 +142,13 @@ class Task:
         """Create the network, with random or pretrained weights."""
         model, classes = self.model, len(self.model.class_names)
         network = make_network(model.network, classes, model.options, own=self.own_network)
-        if config.weights and self.backbone is None:
+        if self.pretrained is not None:
+            if self.mode != "none":
+                assert isinstance(network, Network)
+                source = split(self.pretrained)[1] if self.mode == "last" else self.pretrained
+                load_body(network, source)
+                prepare(network, self.mode)
+        elif config.weights and self.backbone is None:
             loaded = load_weights(network, _weights_file(config.weights))
             if loaded.random:
                 _log.warning(
@@ -131,6 +168,7 @@ def make_task(
     model: ModelInfo | None = None,
     objective: Objective | None = None,
     progress: Progress | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> Task:
     """Read, decode and split the data, and choose the network.
 
@@ -141,17 +179,29 @@ def make_task(
         model: Network and preprocessing, if they were chosen earlier for the same data.
         objective: The objective, if misclassification costs were read earlier.
         progress: Callback for progress.
+        announce: Called with one line about a pretrained network, before it is used.
     """
     if data is None:
         root = expand_user(config.data_root) if config.data_root else None
         data = open_data(config.data, root=root, exclude=config.exclude)
     how = parse_split(config.split, data)
     if model is None:
-        name, preprocess, normalise = _choose_network(config, data)
+        name, preprocess, normalise = _choose_network(config, data, is_own=network is not None)
     else:
-        name, preprocess, normalise = model.network, model.preprocess, model.normalise
+        known = model.features if model.features not in ("", "vgg16") else model.network
+        name, preprocess, normalise = known, model.preprocess, model.normalise
     if network is not None:
         name = OWN
+    is_pretrained = name != OWN and name not in NETWORKS
+    if not is_pretrained and config.finetune != "auto":
+        raise InputError(
+            f"finetune is for pretrained networks, but the network is {name}: remove --finetune, "
+            "or choose a network such as tf_efficientnet_lite0"
+        )
+    mode = choose_mode(config, resolve_device(config.device)) if is_pretrained else "scratch"
+    whole = _load_whole(name, config, preprocess, len(data.class_names)) if is_pretrained else None
+    if whole is not None and announce is not None:
+        announce(describe_plan(name, whole, mode, preprocess.shape, len(data)))
     decoded = decode_images(data, preprocess, skip_broken=config.skip_broken, progress=progress)
     splits = split_images(
         decoded.data,
@@ -165,28 +215,41 @@ def make_task(
         if not config.validation:
             why = "validation is 0: set it to a share such as 0.05"
         raise DataError(f"{data.source}: there are no validation images, because {why}")
-    backbone, features = None, None
+    found = _Features()
     options: dict[str, Any] = {"channels": preprocess.channels, **config.network_options}
-    if name == "head":
-        backbone = _backbone(config)
+
+    def compute(network: nn.Module, *, flip: bool = False) -> Tensor:
         features = embed(
-            backbone,
+            network,
             decoded,
             normalise=normalise,
             device=resolve_device(config.device),
             precision=config.precision,
+            flip=flip,
             progress=progress,
         )
-        backbone.to("cpu")
-        options = {"in_features": features.shape[1], "normalise": True, **config.network_options}
+        network.to("cpu")
+        return features
+
+    if whole is not None:
+        found, options = _pretrained_features(whole, mode, config, preprocess, compute)
+    elif name == "head":
+        backbone = _backbone(config)
+        found = _Features(compute(backbone), backbone)
+        assert found.features is not None
+        width = found.features.shape[1]
+        options = {"in_features": width, "normalise": True, **config.network_options}
+    size = {"size": list(preprocess.shape[:2])}
+    lower = {"part": "lower"} if mode == "last" else {}
     model = ModelInfo(
-        network=name,
+        network="linear" if mode == "none" else name,
         options=options,
         class_names=data.class_names,
         class_counts=splits.train.class_counts,
         preprocess=preprocess,
         normalise=normalise,
-        features="vgg16" if backbone is not None else "",
+        features={"none": name, "last": name}.get(mode, "vgg16" if name == "head" else ""),
+        feature_options=size | lower if mode in ("none", "last") else {},
     )
     objective = objective or Objective.read(config.objective, data.class_names)
     objective = Objective.of(objective, num_classes=len(data.class_names))
@@ -198,7 +261,69 @@ def make_task(
         objective.name if costs is None else costs.numpy().tobytes(),
         *(array.tobytes() for part in parts for array in (part.rows, part.labels)),
     )
-    return Task(splits, model, fingerprint, decoded, features, backbone, objective, network)
+    return Task(
+        splits,
+        model,
+        fingerprint,
+        decoded,
+        found.features,
+        found.backbone,
+        objective,
+        network,
+        mode,
+        whole,
+        found.pooled,
+        found.flipped,
+    )
+
+
+@dataclass(frozen=True)
+class _Features:
+    """Cached outputs of a frozen network; see :class:`Task`."""
+
+    features: Tensor | None = None
+    backbone: nn.Module | None = None
+    pooled: Tensor | None = None
+    flipped: Tensor | None = None
+
+
+def _load_whole(name: str, config: TrainConfig, preprocess: Preprocess, classes: int) -> Network:
+    """Build a pretrained network and load its weights."""
+    if preprocess.channels != 3:
+        raise InputError(f"{name} takes RGB images, but these have one channel: use channels=3")
+    size = preprocess.shape[:2]
+    network = build_network(name, num_classes=classes, size=size)
+    load_pretrained(network, name, expand_user(config.weights) if config.weights else None)
+    network.eval()
+    check_size(network, name, size)
+    return network
+
+
+def _pretrained_features(
+    whole: Network,
+    mode: Mode,
+    config: TrainConfig,
+    preprocess: Preprocess,
+    compute: Callable[..., Tensor],
+) -> tuple[_Features, dict[str, Any]]:
+    """Return the cached outputs that a mode trains on, and the options of its network."""
+    backbone = PenultimateFeatures(whole)
+    pooled = compute(backbone)
+    size = {"size": list(preprocess.shape[:2])}
+    if mode == "none":
+        return _Features(pooled, backbone, pooled), {"in_features": pooled.shape[1]}
+    if mode != "last":
+        return _Features(pooled=pooled), size
+    check_split(whole, preprocess.shape[:2])
+    lower = split(whole)[0]
+    augment = with_defaults(config, mode).augment or ()
+    if set(augment) - {"flip"}:
+        raise InputError(
+            f"with --finetune last, images can only be mirrored: use --augment flip instead of "
+            f"{','.join(augment)}, or --finetune all"
+        )
+    flipped = compute(lower, flip=True) if augment else None
+    return _Features(compute(lower), lower, pooled, flipped), size | {"part": "upper"}
 
 
 def parse_split(text: str, data: LabelledImages) -> Split:
@@ -242,8 +367,13 @@ def resolve_device(device: str) -> str:
     return next((name for name, is_here in available.items() if is_here), "cpu")
 
 
-def _choose_network(config: TrainConfig, data: LabelledImages) -> tuple[str, Preprocess, Normalise]:
-    """Return the network, the image size, and the normalisation."""
+def _choose_network(
+    config: TrainConfig, data: LabelledImages, *, is_own: bool
+) -> tuple[str, Preprocess, Normalise]:
+    """Return the network, the image size, and the normalisation.
+
+    ``is_own`` is whether the user gives the network; then only the others are chosen.
+    """
     sample = []
     for row in data.rows[:: max(1, len(data) // 20)][:20]:
         with suppress(BrokenImageError):  # reported when all images are decoded
@@ -252,19 +382,14 @@ def _choose_network(config: TrainConfig, data: LabelledImages) -> tuple[str, Pre
     grey = bool(sample) and all(image.mode == "L" for image in sample)
     channels: Literal[1, 3] = 1 if grey else 3
     name = config.network
-    if name == "auto":
+    if name == "auto" or is_own:
         name = "small-cnn"
-        if side > SMALL and config.weights:
-            name = "head"
-        elif side > SMALL:
-            _log.warning(
-                "without pretrained weights a small network is trained on images of %d pixels; "
-                "VGG-16's weights (--weights FILE) give better results",
-                config.size or SMALL,
-            )
-    if name not in NETWORKS:
-        find_network(name)  # raises
-    usual = NETWORKS[name].image_size
+        if side > SMALL and not is_own:
+            name = "head" if config.weights else EMBEDDED
+    entry = find_network(name)
+    if entry.is_pretrained:
+        return name, *_pretrained_preprocess(name, config.size)
+    usual = entry.image_size
     if name in ("small-cnn", "resnet32"):
         usual = min(side, SMALL)
     if name in ("head", "paper"):
@@ -272,6 +397,19 @@ def _choose_network(config: TrainConfig, data: LabelledImages) -> tuple[str, Pre
     size = config.size or usual or FEATURE_SIZE
     preprocess = Preprocess(size, size, channels=channels)
     return name, preprocess, IMAGENET if channels == 3 else GREY
+
+
+def _pretrained_preprocess(name: str, size: int) -> tuple[Preprocess, Normalise]:
+    """Return what a pretrained network expects, at another size if one is given."""
+    found = pretrained_input(name)
+    height, width = (size, size) if size else found.size
+    preprocess = Preprocess(
+        height,
+        width,
+        interpolation="bicubic" if found.interpolation == "bicubic" else "bilinear",
+        share=found.crop,
+    )
+    return preprocess, Normalise(found.mean, found.std)
 
 
 def _weights_file(weights: str) -> Path:

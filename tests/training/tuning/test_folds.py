@@ -8,10 +8,10 @@ import pytest
 from cosen.data.sources import from_arrays
 from cosen.errors import DataError
 from cosen.training.config import make_config
+from cosen.training.folds import divide, training_pool
 from cosen.training.task import Task, make_task
 from cosen.training.tuning import folds as folds_module
 from cosen.training.tuning import tune
-from cosen.training.tuning.folds import divide, training_pool
 
 pytestmark = pytest.mark.training
 

@@ -134,7 +134,7 @@ def test_a_users_own_method_object_and_network(tmp_path, config, made_up_errors)
 def test_a_head_does_not_take_the_optimizer_settings_of_a_fine_tuned_network(config):
     fine = replace(config, network="paper", lr=0.001, schedule="step", batch_size=32)
     found = tuning._head_config(fine, CosenPaper(**TRIALS), own_network=False)
-    assert (found.lr, found.schedule, found.batch_size) == (0.05, "cosine", 64)
+    assert (found.lr, found.schedule, found.batch_size) == (None, "cosine", 64)
     head = tuning._head_config(
         replace(fine, network="head"), CosenPaper(**TRIALS), own_network=False
     )

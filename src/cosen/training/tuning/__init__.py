@@ -22,12 +22,14 @@ from cosen.methods import Method, make_method
 from cosen.methods.learned_costs import CosenPaper
 from cosen.training.config import TrainConfig
 from cosen.training.context import make_setting
+from cosen.training.finetuning import with_defaults
+from cosen.training.folds import divide, training_pool
 from cosen.training.loop import Callbacks
 from cosen.training.records import TuningRecord
 from cosen.training.run import Inputs
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import make_task
-from cosen.training.tuning.folds import divide, features_of_folds, held_out_error, training_pool
+from cosen.training.tuning.folds import features_of_folds, held_out_error
 from cosen.training.tuning.outcome import CostOptions, Tuned, as_toml
 from cosen.training.tuning.search import (
     SEARCHED,
@@ -83,6 +85,7 @@ def tune(
             objective=objective,
             progress=lambda done, of: progress("Reading images", done, of),
         )
+        config = with_defaults(config, task.mode)
         setting = make_setting(config, task)
         method.check(setting)
         pool = training_pool(task.splits.train, task.splits.val)

@@ -1,14 +1,8 @@
-"""The folds of the training images, and the features that candidates are trained on.
+"""The features that candidates are trained on, and their held-out errors."""
 
-Only training and validation images are used, never test images.
-"""
-
-import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -17,90 +11,21 @@ from torch import Tensor, nn
 from cosen.costs import OVERALL
 from cosen.data.batches import Batch, FeatureBatches
 from cosen.data.labelled import LabelledImages
-from cosen.data.splits import fold_of_each, split_off_validation
-from cosen.errors import DataError, RunError
+from cosen.errors import RunError
 from cosen.methods import Setting
 from cosen.methods.learned_costs import CosenPaper
 from cosen.networks.network import Outputs
 from cosen.networks.small import Head
 from cosen.training import checksums
 from cosen.training.config import TrainConfig
+from cosen.training.folds import Fold
 from cosen.training.loop import Loop, LoopSettings, make_optimizer, seeded
 from cosen.training.task import Task, resolve_device
 from cosen.training.tuning.outcome import CostOptions
 from cosen.training.tuning.search import TuningProgress
 
-_log = logging.getLogger("cosen")
-
-Part = TypeVar("Part")
-
 FEATURE_EPOCHS = 5
 """Epochs of the network that computes features if there are no pretrained weights."""
-
-
-@dataclass(frozen=True, eq=False)
-class Fold(Generic[Part]):
-    """Held-out samples, and the rest, split as in a run."""
-
-    train: Part
-    val: Part
-    held_out: Part
-
-
-def training_pool(train: LabelledImages, val: LabelledImages) -> LabelledImages:
-    """Join the images that a run may train or validate on."""
-
-    def joined(name: str) -> Any:
-        first, second = getattr(train, name), getattr(val, name)
-        return None if first is None else np.concatenate([first, second])
-
-    names = ("rows", "labels", "groups", "parts")
-    return replace(train, **{name: joined(name) for name in names})
-
-
-def divide(
-    pool: LabelledImages, *, folds: int, validation: float, seed: int
-) -> list[Fold[LabelledImages]]:
-    """Hold out each part of the pool once, stratified by class; groups stay together.
-
-    A class with fewer images than folds is held out in some folds only. A class that would be held
-    out completely, such as a class of one image, is never held out.
-    """
-    number = fold_of_each(pool, folds=folds, seed=seed)
-    needed = np.zeros(len(pool), dtype=bool)  # classes in one fold only, with their groups
-    names = []
-    for label, name in enumerate(pool.class_names):
-        mine = pool.labels == label
-        if len(np.unique(number[mine])) == 1:
-            names.append(name)
-            needed |= mine if pool.groups is None else np.isin(pool.groups, pool.groups[mine])
-    if names:
-        _log.warning(
-            "too few images to hold any out: %s; the errors do not include these classes",
-            ", ".join(names),
-        )
-    number[needed] = -1
-    divided = []
-    for fold in range(folds):
-        rest, held_out = pool.take(number != fold), pool.take(number == fold)
-        train, val = split_off_validation(rest, share=validation, seed=seed)
-        if not len(held_out):
-            raise DataError(
-                f"{pool.source} has too few images for {folds} folds: one would be empty; "
-                "add images, or use fewer folds"
-            )
-        if not len(val):
-            raise DataError(
-                f"{pool.source}: a fold has no validation images; use more folds, or set "
-                "validation above 0"
-            )
-        for name in np.array(pool.class_names)[train.class_counts.numpy() == 0]:
-            raise DataError(
-                f"class {str(name)!r} of {pool.source} has no training images in a fold: add "
-                f"images, lower validation, or remove the class with --exclude {name}"
-            )
-        divided.append(Fold(train, val, held_out))
-    return divided
 
 
 def features_of_folds(

@@ -1,0 +1,149 @@
+"""Fine-tuning of pretrained networks: the modes, their defaults, and what each mode trains.
+
+| mode | trained | inputs of the trained part |
+|---|---|---|
+| ``none`` | the output layer | cached features |
+| ``light`` | also norms and biases | images |
+| ``last`` | the last quarter of the stages | cached activations of the frozen stages |
+| ``all`` | everything | images |
+
+A network without pretrained weights is trained from scratch.
+"""
+
+import time
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from cosen.networks import Network
+from cosen.networks.pretrained import stage_count, title
+from cosen.training.config import TrainConfig
+
+Mode = Literal["scratch", "none", "light", "last", "all"]
+
+DEFAULTS: dict[Mode, dict[str, Any]] = {
+    "scratch": {"epochs": 30, "lr": 0.05, "weight_decay": 5e-4},
+    "none": {"epochs": 30, "lr": 0.1},
+    "light": {"epochs": 8, "lr": 0.02, "pretrained_lr": 0.1, "warmup": 0.1, "augment": ("flip",)},
+    "last": {"epochs": 12, "lr": 0.02, "pretrained_lr": 0.05, "warmup": 0.1, "augment": ("flip",)},
+    "all": {
+        **{"epochs": 8, "lr": 0.02, "pretrained_lr": 0.05, "warmup": 0.1},
+        "augment": ("crop", "flip"),
+    },
+}
+"""Settings of each mode, if the user does not give them; see also :data:`COMMON`."""
+
+PRETRAINED_DECAY = 1e-4
+"""Weight decay of pretrained layers."""
+
+COMMON: dict[str, Any] = {
+    "optimizer": "sgd",
+    "pretrained_lr": 1.0,
+    "warmup": 0.0,
+    "augment": (),
+}
+
+
+def with_defaults(config: TrainConfig, mode: Mode) -> TrainConfig:
+    """Return the settings with the defaults of a mode where the user gave none."""
+    defaults = COMMON | DEFAULTS[mode]
+    missing = {name: value for name, value in defaults.items() if getattr(config, name) is None}
+    finetune = config.finetune if mode == "scratch" else mode
+    return replace(config, finetune=finetune, **missing)
+
+
+def choose_mode(config: TrainConfig, device: str) -> Mode:
+    """Return the mode of a pretrained network: the given one, or a default for the device.
+
+    On a CPU only cached parts are trained. On a GPU everything is.
+    """
+    if config.finetune != "auto":
+        return config.finetune
+    return "none" if device == "cpu" else "all"
+
+
+TRAINED = {
+    "none": "the output layer is trained on frozen features",
+    "light": "norms, biases and the output layer are trained",
+    "last": "the last {stages} are trained on cached activations",
+    "all": "all layers are trained",
+}
+
+
+def describe_plan(
+    name: str, network: Network, mode: Mode, shape: tuple[int, int, int], images: int
+) -> str:
+    """Return one line: the network, what is trained, and about how long it takes."""
+    height, width, channels = shape
+    batch = torch.zeros(8, channels, height, width)
+    with torch.inference_mode():
+        network(batch[:1])  # the first pass is slower
+        start = time.perf_counter()
+        network(batch)
+        seconds = (time.perf_counter() - start) / len(batch)  # of a forward pass
+    epochs = DEFAULTS[mode]["epochs"]
+    passes = {"none": 1.1, "light": 1 + 3 * epochs, "last": 3 + 0.7 * epochs, "all": 1 + 3 * epochs}
+    minutes = max(1, round(passes[mode] * seconds * images / 60))
+    stages = stage_count(network)
+    trained = TRAINED[mode].format(stages=f"{stages} stages" if stages > 1 else "stage")
+    unit = "minute" if minutes == 1 else "minutes"
+    return f"{title(name)}, {height} pixels; {trained}; about {minutes} {unit} on this machine"
+
+
+def prepare(network: Network, mode: Mode) -> None:
+    """Freeze what a mode does not train. Batch statistics of pretrained layers stay as they are."""
+    output = network.output_layer
+    assert output is not None
+    own = {id(parameter) for parameter in output.parameters()}
+    for parameter in network.parameters():
+        is_light = parameter.ndim <= 1  # norms and biases
+        parameter.requires_grad_(id(parameter) in own or mode != "light" or is_light)
+    network.frozen_modules |= {
+        name
+        for name, module in network.named_modules()
+        if isinstance(module, nn.modules.batchnorm._BatchNorm)
+    }
+    network.train(network.training)
+
+
+def parameter_groups(
+    network: nn.Module, config: TrainConfig, *, output_decay: float
+) -> list[dict[str, Any]]:
+    """Return groups for an optimizer: pretrained layers learn slower, norms and biases not decay.
+
+    ``lr_factor`` of a group multiplies the learning rate of the schedule. ``output_decay`` is the
+    weight decay of the output layer.
+    """
+    inner = getattr(network, "whole", network)
+    output = inner.output_layer if isinstance(inner, Network) else None
+    own = set() if output is None else {id(parameter) for parameter in output.parameters()}
+    groups: dict[tuple[bool, bool], list[Tensor]] = {}
+    for parameter in network.parameters():
+        if parameter.requires_grad:
+            is_own = id(parameter) in own
+            groups.setdefault((is_own, parameter.ndim > 1 or is_own), []).append(parameter)
+    assert config.lr is not None
+    assert config.pretrained_lr is not None
+    factor = config.pretrained_lr
+    decay = PRETRAINED_DECAY if config.weight_decay is None else config.weight_decay
+    return [
+        {
+            "params": parameters,
+            "lr": config.lr * (1.0 if is_own else factor),
+            "lr_factor": 1.0 if is_own else factor,
+            "weight_decay": (output_decay if is_own else decay) if is_decayed else 0.0,
+        }
+        for (is_own, is_decayed), parameters in groups.items()
+    ]
+
+
+@torch.no_grad()
+def start_at_class_means(output: nn.Module, features: Tensor, labels: Tensor) -> None:
+    """Set the weights of a cosine output layer to the mean directions of the classes."""
+    weight = output.get_parameter("weight")
+    directions = nn.functional.normalize(features.float(), dim=1)
+    sums = torch.zeros_like(weight).index_add_(0, labels, directions.to(weight))
+    present = labels.bincount(minlength=len(weight)) > 0
+    weight[present] = nn.functional.normalize(sums[present], dim=1)

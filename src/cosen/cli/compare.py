@@ -96,7 +96,7 @@ def compare(
 
         cosen compare digits --imbalance odd:0.1 --seeds 5
 
-        cosen compare photos/ --weights vgg16.pth --methods all --objective costs.csv
+        cosen compare photos/ --methods all --objective costs.csv
 
         cosen compare photos/ --methods "cosen,cosen(margin=4,tau=1)" --set epochs=50
     """

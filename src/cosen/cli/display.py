@@ -141,6 +141,7 @@ class Display:
             started=runs.started,
             progress=runs.progress,
             outcome=runs.outcome,
+            phase=self.line,
         )
 
     @property

@@ -65,6 +65,10 @@ def train(
 
         cosen train photos/
 
+        cosen train photos/ --finetune last
+
+        cosen train photos/ --network resnet50 --size 160
+
         cosen train mnist --imbalance odd:0.1 --method cosen --epochs 6 --out runs/mnist
 
         cosen train --resume runs/mnist
@@ -171,7 +175,7 @@ def tune(
 
     Examples:
 
-        cosen tune photos/ --weights vgg16.pth --objective balanced
+        cosen tune photos/ --objective balanced
 
         cosen tune mnist --imbalance odd:0.1 --trials 60 --folds 5 --out runs/tuned
 

@@ -51,12 +51,14 @@ class CompareCallbacks:
         started: Called with the number of runs, and how many are already finished.
         progress: Called with the name of a run, done and total.
         outcome: Called when a run ends.
+        phase: Called with a line about a pretrained network, before it is used.
     """
 
     reading: Callable[[int, int], None] | None = None
     started: Callable[[int, int], None] = lambda _, __: None
     progress: Callable[[str, int, int], None] = lambda _, __, ___: None
     outcome: Callable[[Outcome], None] = lambda _: None
+    phase: Callable[[str], None] = lambda _: None
 
 
 def compare_methods(
@@ -112,6 +114,7 @@ def compare_methods(
             network=inputs.network,
             objective=inputs.objective,
             progress=callbacks.reading,
+            announce=callbacks.phase,
         )
         record = record.changed(data=_data_key(task))
         if before is not None and before.data != record.data:

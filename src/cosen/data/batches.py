@@ -226,8 +226,9 @@ class FeatureBatches:
             if self.flipped is not None and self.noise is not None:
                 mirrored = torch.rand(len(rows), generator=self.noise) < 0.5
                 inputs[mirrored] = self.flipped[rows[mirrored]]
-            if inputs.dtype == torch.float16:
-                inputs = inputs.float()
+            if inputs.dtype == torch.float16:  # activations are kept in half precision
+                how = torch.channels_last if inputs.ndim == 4 else torch.contiguous_format
+                inputs = inputs.to(torch.float32, memory_format=how)
             target = self.target[samples]
             own = None if self.sample_weight is None else self.sample_weight[samples]
             yield Batch(inputs.to(self.device), target.to(self.device), weight, own)

@@ -102,7 +102,7 @@ class RunContext:
             features = self._embed(PenultimateFeatures(below))
             task = replace(task, features=features, flipped=None)
             network = OutputOnly(network)
-        elif task.features is None:
+        elif is_image_network:
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if config.compile and is_image_network:
             network.compile()

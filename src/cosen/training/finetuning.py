@@ -73,10 +73,21 @@ TRAINED = {
 
 
 def describe_plan(
-    name: str, network: Network, mode: Mode, shape: tuple[int, int, int], images: int
+    name: str,
+    network: Network,
+    mode: Mode,
+    shape: tuple[int, int, int],
+    images: int,
+    *,
+    device: str,
 ) -> str:
-    """Return one line: the network, what is trained, and about how long it takes."""
+    """Return one line: the network, what is trained and, on a CPU, about how long it takes."""
     height, width, channels = shape
+    stages = stage_count(network)
+    trained = TRAINED[mode].format(stages=f"{stages} stages" if stages > 1 else "stage")
+    plan = f"{title(name)}, {height} pixels; {trained}"
+    if device != "cpu":
+        return plan
     batch = torch.zeros(8, channels, height, width)
     with torch.inference_mode():
         network(batch[:1])  # the first pass is slower
@@ -86,10 +97,8 @@ def describe_plan(
     epochs = DEFAULTS[mode]["epochs"]
     passes = {"none": 1.1, "light": 1 + 3 * epochs, "last": 3 + 0.7 * epochs, "all": 1 + 3 * epochs}
     minutes = max(1, round(passes[mode] * seconds * images / 60))
-    stages = stage_count(network)
-    trained = TRAINED[mode].format(stages=f"{stages} stages" if stages > 1 else "stage")
     unit = "minute" if minutes == 1 else "minutes"
-    return f"{title(name)}, {height} pixels; {trained}; about {minutes} {unit} on this machine"
+    return f"{plan}; about {minutes} {unit} on this machine"
 
 
 def prepare(network: Network, mode: Mode) -> None:

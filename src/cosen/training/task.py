@@ -198,10 +198,11 @@ def make_task(
             f"finetune is for pretrained networks, but the network is {name}: remove --finetune, "
             "or choose a network such as tf_efficientnet_lite0"
         )
-    mode = choose_mode(config, resolve_device(config.device)) if is_pretrained else "scratch"
+    device = resolve_device(config.device)
+    mode = choose_mode(config, device) if is_pretrained else "scratch"
     whole = _load_whole(name, config, preprocess, len(data.class_names)) if is_pretrained else None
     if whole is not None and announce is not None:
-        announce(describe_plan(name, whole, mode, preprocess.shape, len(data)))
+        announce(describe_plan(name, whole, mode, preprocess.shape, len(data), device=device))
     decoded = decode_images(data, preprocess, skip_broken=config.skip_broken, progress=progress)
     splits = split_images(
         decoded.data,
@@ -223,7 +224,7 @@ def make_task(
             network,
             decoded,
             normalise=normalise,
-            device=resolve_device(config.device),
+            device=device,
             precision=config.precision,
             flip=flip,
             progress=progress,

@@ -77,8 +77,8 @@ def tune(
     if run.has_run:
         raise RunError(f"{out} holds a training run: use another --out")
     with run.in_use(), _quiet():
-        if config.network == "auto":
-            config = replace(config, network="head" if config.weights else "small-cnn")
+        if config.network == "auto" and config.weights:
+            config = replace(config, network="head")
         task = make_task(
             config,
             data=data,

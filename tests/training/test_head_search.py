@@ -1,0 +1,123 @@
+"""The choice of the output layer on pretrained features."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from cosen.costs import Objective
+from cosen.data.batches import Batch
+from cosen.data.sources import from_arrays
+from cosen.data.splits import fold_of_each, split_off_validation
+from cosen.errors import DataError
+from cosen.methods import Setting, make_method
+from cosen.training.config import TrainConfig
+from cosen.training.finetuning import with_defaults
+from cosen.training.head_search import DECAYS, choose_head, fit_head
+from cosen.training.records import HeadRecord
+
+pytestmark = pytest.mark.training
+
+CONFIG = replace(with_defaults(TrainConfig(validation=0.1), "none"), batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """Features with little signal in many dimensions, which need strong regularisation."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(120) % 3
+    features = torch.randn(120, 200, generator=generator)
+    features[torch.arange(120), labels] += 2.5
+    pool = from_arrays(np.zeros((120, 4, 4), np.uint8), labels.numpy())
+    setting = Setting(
+        class_counts=pool.class_counts,
+        class_names=("a", "b", "c"),
+        objective=Objective.of("balanced"),
+    )
+    return features, pool, setting
+
+
+def choose(noisy, method="balanced-softmax", config=CONFIG, **options):
+    features, pool, setting = noisy
+    return choose_head(make_method(method), features, pool, setting, config, **options)
+
+
+def test_all_candidates_are_compared_and_the_best_is_taken(noisy):
+    head = choose(noisy)
+    assert len(head.errors) == len(DECAYS) + 1
+    assert head.errors[f"{head.output}, weight decay {head.weight_decay:g}"] == min(
+        head.errors.values()
+    )
+    assert len(set(head.errors.values())) > 1
+    assert choose(noisy).errors == head.errors, "the search is deterministic"
+    assert head.sentence().startswith(f"Output layer: {head.output}, weight decay ")
+
+
+def test_the_held_out_error_is_that_of_a_plain_cross_validation(noisy):
+    """Each fold trains without its own images, and the errors of all folds are joined."""
+    features, pool, setting = noisy
+    config = replace(CONFIG, head="linear", epochs=12)
+    found = choose(noisy, config=replace(config, weight_decay=None))
+    folds = fold_of_each(pool, folds=3, seed=0)
+    wrong = torch.zeros(3)
+    for fold in range(3):
+        rest, held_out = pool.take(folds != fold), pool.take(folds == fold)
+        train, val = split_off_validation(rest, share=0.1, seed=0)
+        batches = [
+            (features[torch.from_numpy(part.rows)], torch.from_numpy(part.labels))
+            for part in (train, val, held_out)
+        ]
+        network = fit_head(
+            make_method("balanced-softmax"),
+            Batch(*batches[0]),
+            Batch(*batches[1]),
+            replace(setting, class_counts=train.class_counts),
+            replace(config, weight_decay=1e-2),
+            output="linear",
+        )
+        with torch.no_grad():
+            predicted = network(batches[2][0]).logits.argmax(1)
+        wrong += batches[2][1][predicted != batches[2][1]].bincount(minlength=3)
+    expected = float((wrong / pool.class_counts).mean())
+    assert found.errors["linear, weight decay 0.01"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("method", "outputs"),
+    [
+        ("baseline", {"linear"}),
+        ("crt", {"linear"}),
+        ("ldam-drw", {"cosine"}),
+        ("cosen", {"linear", "cosine"}),
+    ],
+)
+def test_methods_restrict_the_form(noisy, method, outputs):
+    head = choose(noisy, method)
+    assert {name.partition(",")[0] for name in head.errors} <= outputs
+    assert head.output in outputs
+
+
+def test_settings_restrict_the_search(noisy):
+    head = choose(noisy, config=replace(CONFIG, head="linear", weight_decay=0.003))
+    assert head == HeadRecord(
+        output="linear", weight_decay=0.003, errors={}, seconds=head.seconds
+    ), "nothing to compare"
+    assert head.sentence() == "Output layer: linear, weight decay 0.003"
+
+
+def test_a_method_that_fails_in_a_fold_gets_the_default(noisy):
+    def refuse(*_):
+        raise DataError("too few samples")
+
+    head = choose(noisy, resample=refuse)
+    assert head.errors == {}
+    assert (head.output, head.weight_decay) == ("linear", DECAYS[0])
+
+
+def test_the_objective_decides(noisy):
+    features, pool, setting = noisy
+    costs = Objective.of([[0, 1, 1], [1, 0, 1], [50, 50, 0]])
+    other = replace(setting, objective=costs)
+    head = choose_head(make_method("cosen"), features, pool, other, CONFIG)
+    assert head.errors != choose(noisy, "cosen").errors

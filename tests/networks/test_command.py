@@ -29,10 +29,9 @@ def test_all_networks_are_listed():
 def test_networks_of_timm_are_searched():
     found = json.loads(run("tf_efficientnet_lite*", "--json"))
     assert found["tf_efficientnet_lite0"] == {"weights_here": True}
-    assert found["tf_efficientnet_lite1"] == {"weights_here": False}
+    assert "tf_efficientnet_lite1" in found
     lines = run("vit*dinov2*").splitlines()
-    assert any("vit_small_patch14_dinov2.lvd142m" in line and "hub" in line for line in lines)
-    assert "--weights FILE" in lines[-1]
+    assert any("vit_small_patch14_dinov2.lvd142m" in line for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,10 @@ def make_task(
             "or choose a network such as tf_efficientnet_lite0"
         )
     device = resolve_device(config.device)
-    mode = choose_mode(config, device) if is_pretrained else "scratch"
+    mode: Mode = "scratch"
+    if is_pretrained:
+        pixels = len(data) * preprocess.height * preprocess.width
+        mode = choose_mode(config, device, name=name, pixels=pixels)
     whole = _load_whole(name, config, preprocess, len(data.class_names)) if is_pretrained else None
     if whole is not None and announce is not None:
         announce(describe_plan(name, whole, mode, preprocess.shape, len(data), device=device))

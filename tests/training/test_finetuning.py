@@ -1,7 +1,6 @@
 """Pretrained networks in every mode, with the embedded weights on small images."""
 
 import json
-import shutil
 import sys
 
 import numpy as np
@@ -23,6 +22,7 @@ from cosen.training.finetuning import (
     with_defaults,
 )
 from cosen.training.loop import Callbacks, LoopSettings, learning_rate
+from small_study import run_here
 
 MODES = ("none", "light", "last", "all")
 
@@ -72,8 +72,8 @@ def test_every_mode_trains_predicts_and_exports(train, photos, tmp_path, mode):
     for row, prediction in zip(logits, predicted, strict=True):
         # float16 activations are close to the float32 ones of predict
         assert prediction.top[0].probability == pytest.approx(float(row.max()), abs=0.02)
-    check = run.export(tmp_path / "model.onnx")
-    assert check.largest_difference < 1e-3
+    if mode != "light":  # the same structure as all
+        assert run.export(tmp_path / "model.onnx").largest_difference < 1e-3
     run.report(tmp_path / "report.html")
     assert run.evaluate(photos).samples == 44
 
@@ -174,7 +174,8 @@ def test_your_own_network_by_name(photos, tmp_path, monkeypatch):
 
 
 @pytest.mark.training
-def test_a_comparison_shares_features(photos, tmp_path):
+def test_a_comparison_shares_features(photos, tmp_path, monkeypatch):
+    monkeypatch.setattr("cosen.comparing.grid.run_locally", run_here)
     study = cosen.compare(
         photos, methods=["cosen"], seeds=1, out=tmp_path / "study", size=32, epochs=2, device="cpu"
     )
@@ -236,8 +237,7 @@ def test_cosines_start_at_class_means():
 
 @pytest.mark.processes
 def test_two_processes(photos, tmp_path):
-    settings = {"size": 32, "epochs": 1, "device": "cpu", "devices": 2}
-    for mode in ("none", "last"):
-        run = cosen.train(photos, out=tmp_path / mode, finetune=mode, **settings)
-        assert run.metrics.samples > 0
-    shutil.rmtree(tmp_path / "none")
+    settings = {"size": 32, "epochs": 1, "device": "cpu", "devices": 2, "finetune": "last"}
+    run = cosen.train(photos, out=tmp_path / "run", **settings)
+    assert run.metrics.samples > 0
+    assert len(run.folder.checkpoint()["processes"]) == 2

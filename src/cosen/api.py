@@ -54,7 +54,9 @@ class Run:
 
     def __init__(self, path: Path | str, *, network: NetworkLike | None = None) -> None:
         self.folder = RunFolder(path) if _has_model(path) else RunFolder.existing(path)
-        self._network = named_factory(network) if isinstance(network, str) else _factory(network)
+        self._network = None if isinstance(network, str) else _factory(network)
+        if isinstance(network, str) and ":" in network:  # other names are in model.json
+            self._network = named_factory(network)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"

@@ -177,10 +177,16 @@ def test_your_own_network_by_name(photos, tmp_path, monkeypatch):
 def test_a_comparison_shares_features(photos, tmp_path, monkeypatch):
     monkeypatch.setattr("cosen.comparing.grid.run_locally", run_here)
     study = cosen.compare(
-        photos, methods=["cosen"], seeds=1, out=tmp_path / "study", size=32, epochs=2, device="cpu"
+        photos,
+        methods=["cosen"],
+        seeds=1,
+        out=tmp_path / "study",
+        network=EMBEDDED,
+        **{"size": 32, "epochs": 2, "device": "cpu"},
     )
     assert {row.method for row in study.leaderboard.rows} == {"baseline", "cosen"}
     study.report(tmp_path / "report.html")
+    assert len(study.best.predict(photos / "eel")) == 8
 
 
 @pytest.mark.training
@@ -191,6 +197,8 @@ def test_mistakes(train):
         train(finetune="last", augment="crop,flip")
     with pytest.raises(InputError, match="features cannot be augmented"):
         train(finetune="none", augment="flip")
+    with pytest.raises(InputError, match="has no network_options: remove width"):
+        train(network=EMBEDDED, network_options={"width": 3})
     with pytest.raises(InputError, match="finetune must be one of"):
         train(finetune="some")
 

@@ -106,13 +106,14 @@ def test_settings_restrict_the_search(noisy):
     assert head.sentence() == "Output layer: linear, weight decay 0.003"
 
 
-def test_a_method_that_fails_in_a_fold_gets_the_default(noisy):
+def test_a_method_that_fails_in_a_fold_gets_the_default(noisy, caplog):
     def refuse(*_):
         raise DataError("too few samples")
 
     head = choose(noisy, resample=refuse)
     assert head.errors == {}
     assert (head.output, head.weight_decay) == ("linear", DECAYS[0])
+    assert "not cross-validated, its default is used: too few samples" in caplog.text
 
 
 def test_the_objective_decides(noisy):

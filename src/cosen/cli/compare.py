@@ -107,7 +107,6 @@ def compare(
     from cosen.training.config import make_config, read_config
 
     wanted = DEFAULT_METHODS if methods is None else split_methods(methods)
-    options.find_modules_here(*wanted, network or "")
     shared, method_options = _split_settings(options.parse_set(set_))
     settings = options.given(
         data=data,
@@ -130,12 +129,14 @@ def compare(
         data_root=data_root,
     )
     base = {"validation": STUDY_VALIDATION} | (read_config(config) if config else {})
+    study_config = make_config(settings | shared, base=make_config(base))
+    options.find_modules_here(*wanted, study_config.network)
     with Display(
         quiet=json_,
         interrupted="Stopped. Finished runs and epochs are kept; run the same command to resume.",
     ) as display:
         study = cosen.compare(
-            config=make_config(settings | shared, base=make_config(base)),
+            config=study_config,
             methods=wanted,
             options=method_options,
             seeds=seeds,

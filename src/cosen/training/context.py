@@ -107,7 +107,8 @@ class RunContext:
         if config.compile and is_image_network:
             network.compile()
         if head is not None and not method.retrains_output:
-            self._start_output_layer(method, network, setting, head, samples)
+            whole = network.whole if isinstance(network, OutputOnly) else network
+            self._start_output_layer(method, whole, setting, head, samples)
         groups = None
         if head is not None:
             groups = parameter_groups(network, config, output_decay=head.weight_decay)

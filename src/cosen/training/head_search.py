@@ -4,6 +4,7 @@ On cached features a fit takes seconds, and the form and the regularisation of t
 matter more than the loss. Every method gets the same search, with its own loss.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,6 +27,8 @@ from cosen.training.config import TrainConfig
 from cosen.training.finetuning import start_at_class_means
 from cosen.training.loop import Loop, LoopSettings, make_optimizer, seeded
 from cosen.training.records import HeadRecord
+
+_log = logging.getLogger("cosen")
 
 FOLDS = 3
 
@@ -97,7 +100,8 @@ def choose_head(
                 for parts in folds
             ]
             errors[output, decay] = setting.objective.error(sum(confusions, confusions[0] * 0))
-    except CosenError:  # a fold is too small for the method, or training diverged
+    except CosenError as error:  # a fold is too small for the method, or training diverged
+        _log.warning("the output layer was not cross-validated, its default is used: %s", error)
         errors = {}
     best = min(errors, key=lambda candidate: errors[candidate]) if errors else candidates[0]
     return HeadRecord(

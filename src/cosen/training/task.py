@@ -201,6 +201,9 @@ def make_task(
     device = resolve_device(config.device)
     mode: Mode = "scratch"
     if is_pretrained:
+        if config.network_options:
+            names = ", ".join(config.network_options)
+            raise InputError(f"{name} has no network_options: remove {names}")
         pixels = len(data) * preprocess.height * preprocess.width
         mode = choose_mode(config, device, name=name, pixels=pixels)
     whole = _load_whole(name, config, preprocess, len(data.class_names)) if is_pretrained else None

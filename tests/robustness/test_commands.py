@@ -206,6 +206,7 @@ def test_tables_with_ambiguous_lines(cosen, make_folder):
         return cosen("inspect", root / "table.csv")
 
     one_sentence(table("cat/000.png,"), "line 14: the label is empty")
+    one_sentence(table("ca\0t/000.png,cat"), "do not exist or are not files (1)")
     one_sentence(table("cat/000.png,  "), "line 14: the label is empty")
     one_sentence(table('cat/000.png,"a\x1b[31m"'), "line 14", "control characters")
     two_labels = "lines 2 and 14: ./cat/000.png has the label 'cat' and 'dog'"

@@ -312,10 +312,10 @@ def _real_path(path: Path) -> str:
     try:
         if path.is_symlink():
             return os.path.realpath(path)
+        folder, name = os.path.split(os.path.normpath(path))
+        return os.path.join(_real_folder(folder), name)  # noqa: PTH118
     except (OSError, ValueError):  # a name that no file can have
         return str(path)
-    folder, name = os.path.split(os.path.normpath(path))
-    return os.path.join(_real_folder(folder), name)  # noqa: PTH118
 
 
 def _without_repeats(table: Path, lines: list[tuple[int, dict[str, str]]]) -> list[dict[str, str]]:

@@ -238,14 +238,16 @@ def _finished(path: Path) -> RunFolder:
 
 
 def _read_run(folder: RunFolder) -> RunData:
-    test = folder.predictions()["test"]
+    test, names = folder.predictions()["test"], folder.image_names().test
+    if not len(names) == len(test.logits) == len(test.target):
+        raise RunError(f"{folder.path} is damaged: its predictions have {len(names)} names")
     return RunData(
         record=folder.record(),
         metrics=folder.metrics().test,
         history=folder.history(),
         logits=test.logits,
         target=test.target,
-        names=folder.image_names().test,
+        names=names,
         thumbnails=read_thumbnails(folder),
     )
 

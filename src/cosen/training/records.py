@@ -20,8 +20,16 @@ from cosen.errors import InputError, RunError
 from cosen.training.checksums import read_checked, write_checked_text
 from cosen.training.config import TrainConfig, explain
 
+
+def _class_counts(values: Any) -> Tensor:
+    counts = torch.as_tensor(values)
+    if counts.ndim != 1:
+        raise ValueError("must be a list of numbers")
+    return counts
+
+
 ClassCounts = Annotated[
-    Tensor, BeforeValidator(torch.as_tensor), PlainSerializer(lambda counts: counts.tolist())
+    Tensor, BeforeValidator(_class_counts), PlainSerializer(lambda counts: counts.tolist())
 ]
 """Samples per class, int64 of shape ``(C,)``; a list in JSON."""
 

@@ -244,8 +244,9 @@ def test_cosines_start_at_class_means():
 
 
 @pytest.mark.processes
-def test_two_processes(photos, tmp_path):
-    settings = {"size": 32, "epochs": 1, "device": "cpu", "devices": 2, "finetune": "last"}
+@pytest.mark.parametrize("mode", ["last", "all"])
+def test_two_processes(photos, tmp_path, mode):
+    settings = {"size": 32, "epochs": 1, "device": "cpu", "devices": 2, "finetune": mode}
     run = cosen.train(photos, out=tmp_path / "run", **settings)
     assert run.metrics.samples > 0
     assert len(run.folder.checkpoint()["processes"]) == 2

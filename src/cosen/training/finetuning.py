@@ -26,7 +26,7 @@ Mode = Literal["scratch", "none", "light", "last", "all"]
 DEFAULTS: dict[Mode, dict[str, Any]] = {
     "scratch": {"epochs": 30, "lr": 0.05, "weight_decay": 5e-4},
     "none": {"epochs": 30, "lr": 0.1},
-    "light": {"epochs": 8, "lr": 0.02, "pretrained_lr": 0.1, "warmup": 0.1, "augment": ("flip",)},
+    "light": {"epochs": 8, "lr": 0.02, "pretrained_lr": 0.5, "warmup": 0.1, "augment": ("flip",)},
     "last": {"epochs": 12, "lr": 0.02, "pretrained_lr": 0.05, "warmup": 0.1, "augment": ("flip",)},
     "all": {
         **{"epochs": 8, "lr": 0.02, "pretrained_lr": 0.05, "warmup": 0.1},

@@ -243,6 +243,19 @@ def test_cosines_start_at_class_means():
     assert torch.equal(head.output.weight[2], unused)
 
 
+@pytest.mark.training
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_a_compiled_network_trains_as_the_plain_one(photos, tmp_path):
+    def make():
+        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 3))
+
+    settings = {"network": make, "size": 8, "epochs": 2, "device": "cpu"}
+    plain = cosen.train(photos, out=tmp_path / "plain", **settings)
+    compiled = cosen.train(photos, out=tmp_path / "compiled", compile=True, **settings)
+    losses = [[epoch.train_loss for epoch in run.history] for run in (compiled, plain)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize("mode", ["last", "all"])
 def test_two_processes(photos, tmp_path, mode):

@@ -8,7 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 LONG = ("kills", "networks", "time_to_recall")
-"""They take long, or have options: run each alone."""
+"""These are slow, or have options: run each alone."""
 
 
 def main() -> None:

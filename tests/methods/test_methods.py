@@ -202,8 +202,8 @@ def test_a_users_own_method(tmp_path):
         ("nowhere_at_all:Method", "there is no module 'nowhere_at_all'"),
         ("json:Method", "the module 'json' has no 'Method'"),
         ("json:JSONDecoder", "json:JSONDecoder is not a method"),
-        (":Mine", ":Mine is not module:Class"),
-        (".x:Mine", "is not module:Class"),
+        (":Mine", ":Mine is not module:name"),
+        (".x:Mine", "is not module:name"),
         ("cosen.methods:SamplingMethod", "a method without resample"),
     ],
 )

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import cosen
+from cosen.data import features as features_module
 from cosen.errors import InputError, RunError
 from cosen.networks import build_network
 from cosen.networks.pretrained import EMBEDDED
@@ -22,6 +23,7 @@ from cosen.training.finetuning import (
     with_defaults,
 )
 from cosen.training.loop import Callbacks, LoopSettings, learning_rate
+from cosen.training.tuning import tune
 from small_study import run_here
 
 MODES = ("none", "light", "last", "all")
@@ -195,7 +197,7 @@ def test_mistakes(train):
         train(network="small-cnn", finetune="last")
     with pytest.raises(InputError, match="images can only be mirrored"):
         train(finetune="last", augment="crop,flip")
-    with pytest.raises(InputError, match="features cannot be augmented"):
+    with pytest.raises(InputError, match="features are computed once: remove --augment"):
         train(finetune="none", augment="flip")
     with pytest.raises(InputError, match="has no network_options: remove width"):
         train(network=EMBEDDED, network_options={"width": 3})
@@ -231,7 +233,7 @@ def test_groups_of_parameters():
 def test_warm_up():
     settings = LoopSettings(epochs=1, lr=1.0, schedule="constant", warmup=0.5)
     rates = [learning_rate(settings, progress) for progress in (0, 0.25, 0.5, 1)]
-    assert rates == [0, 0.5, 1, 1]
+    assert rates == pytest.approx([0.1, 0.55, 1, 1])
 
 
 def test_cosines_start_at_class_means():
@@ -256,10 +258,64 @@ def test_a_compiled_network_trains_as_the_plain_one(photos, tmp_path):
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
+@pytest.mark.training
+def test_features_are_shared_whatever_the_state_of_the_random_numbers(train, monkeypatch):
+    computed = []
+
+    def compute(network, *args, **options):
+        computed.append(network)
+        return original(network, *args, **options)
+
+    original = features_module._compute
+    monkeypatch.setattr(features_module, "_compute", compute)
+    weights = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        run = train(out=f"run{seed}", finetune="none")
+        weights.append((run.folder.path / "model.safetensors").read_bytes())
+    assert len(computed) == 1
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.training
+def test_tuning_uses_frozen_features(photos, tmp_path):
+    config = TrainConfig(data=str(photos), size=32, device="cpu", epochs=1, finetune="last")
+    tuned = tune(config, tmp_path / "tuning", trials=1, folds=2)
+    assert tuned.path.exists()
+
+
+@pytest.mark.training
+def test_a_comparison_of_a_function_that_takes_the_number_of_classes(photos, tmp_path):
+    def make(num_classes):
+        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, num_classes))
+
+    def fail(num_classes):
+        raise ValueError(f"no network for {num_classes} classes")
+
+    settings = {"methods": ["baseline"], "seeds": 1, "size": 8, "epochs": 1, "device": "cpu"}
+    study = cosen.compare(photos, out=tmp_path / "study", network=make, **settings)
+    assert [row.method for row in study.leaderboard.rows] == ["baseline"]
+    with pytest.raises(InputError, match="makes the network failed: ValueError: no network for 3"):
+        cosen.compare(photos, out=tmp_path / "other", network=fail, **settings)
+
+
+@pytest.mark.training
+def test_methods_can_keep_the_linear_layer(train, caplog):
+    run = train(method="cosen(output=linear)", finetune="none")
+    assert run.folder.record().head.output == "linear"
+    run = train(out="other", method="baseline", head="cosine", finetune="none")
+    assert run.folder.record().head.output == "linear"
+    assert "method baseline needs a linear output layer: head=cosine has no effect" in caplog.text
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize("mode", ["last", "all"])
 def test_two_processes(photos, tmp_path, mode):
+    network = build_network("test_vit", num_classes=3, size=(32, 32))
+    save_file(network.module.state_dict(), tmp_path / "vit.safetensors")
     settings = {"size": 32, "epochs": 1, "device": "cpu", "devices": 2, "finetune": mode}
+    if mode == "last":
+        settings |= {"network": "test_vit", "weights": str(tmp_path / "vit.safetensors")}
     run = cosen.train(photos, out=tmp_path / "run", **settings)
     assert run.metrics.samples > 0
     assert len(run.folder.checkpoint()["processes"]) == 2

@@ -14,7 +14,7 @@ from cosen.errors import DataError
 from cosen.methods import Setting, make_method
 from cosen.training.config import TrainConfig
 from cosen.training.finetuning import with_defaults
-from cosen.training.head_search import DECAYS, choose_head, fit_head
+from cosen.training.head_search import DECAYS, EPOCHS, choose_head, fit_head
 from cosen.training.records import HeadRecord
 
 pytestmark = pytest.mark.training
@@ -28,7 +28,8 @@ def noisy():
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(120) % 3
     features = torch.randn(120, 200, generator=generator)
-    features[torch.arange(120), labels] += 2.5
+    features[torch.arange(120), labels] += 4.0
+    features[:, 0] *= 5  # one feature drowns the others
     pool = from_arrays(np.zeros((120, 4, 4), np.uint8), labels.numpy())
     setting = Setting(
         class_counts=pool.class_counts,
@@ -57,7 +58,7 @@ def test_all_candidates_are_compared_and_the_best_is_taken(noisy):
 def test_the_held_out_error_is_that_of_a_plain_cross_validation(noisy):
     """Each fold trains without its own images, and the errors of all folds are joined."""
     features, pool, setting = noisy
-    config = replace(CONFIG, head="linear", epochs=12)
+    config = replace(CONFIG, head="linear", epochs=EPOCHS)
     found = choose(noisy, config=replace(config, weight_decay=None))
     folds = fold_of_each(pool, folds=3, seed=0)
     wrong = torch.zeros(3)

@@ -52,6 +52,7 @@ def network(
     if name is None:
         described = {EMBEDDED: "EfficientNet-Lite0, pretrained, installed; the default for photos"}
         described |= {known: entry.description for known, entry in NETWORKS.items()}
+        del described["linear"]  # chosen with --finetune none
         if json_:
             typer.echo(json.dumps(described, indent=2))
             return
@@ -73,6 +74,8 @@ def network(
     else:
         side = entry.image_size if size is None else size
         shape = (channels, side, side)
+        if entry.is_pretrained:
+            options["size"] = (side, side)
     with torch.device("meta"):  # shapes only
         built = build_network(name, num_classes=classes, channels=channels, **options)
     rows = layer_table(built, shape)
@@ -107,19 +110,24 @@ def _search(pattern: str, *, json_: bool) -> None:
     from rich.console import Console
 
     from cosen.errors import InputError
-    from cosen.networks.pretrained import is_on_this_machine, search_timm
+    from cosen.networks.pretrained import has_weights, is_on_this_machine, search_timm
 
-    found = {name: is_on_this_machine(name) for name in search_timm(pattern)}
+    found = {
+        name: "on this machine"
+        if is_on_this_machine(name)
+        else ("on the hub" if has_weights(name) else "none")
+        for name in search_timm(pattern)
+    }
     if not found:
         raise InputError(f"timm has no network that matches {pattern!r}: try a shorter pattern")
     if json_:
-        typer.echo(json.dumps({name: {"weights_here": here} for name, here in found.items()}))
+        typer.echo(json.dumps({name: {"weights": where} for name, where in found.items()}))
         return
     table = plain_table("network", "weights", right_from=9)
-    for name, here in found.items():
-        table.add_row(name, "on this machine" if here else "on the hub")
+    for name, where in found.items():
+        table.add_row(name, where)
     Console(highlight=False).print(table)
-    if not any(found.values()):
+    if "on this machine" not in found.values():
         typer.echo(
             "None of these weights are on this machine. They are downloaded when needed; without "
             "network access, give the file with --weights FILE."

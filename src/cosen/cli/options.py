@@ -48,7 +48,9 @@ Weights = Annotated[
 ]
 Finetune = Annotated[
     str | None,
-    typer.Option(help="What to train of a pretrained network: none, light, last, all or auto."),
+    typer.Option(
+        help="Which part of a pretrained network to train: none, light, last, all or auto."
+    ),
 ]
 Size = Annotated[int | None, typer.Option(help="Image size in pixels.")]
 Augment = Annotated[str | None, typer.Option(help="crop,flip,colour,randaugment,mixup.")]

@@ -34,6 +34,7 @@ from cosen.methods.reweighting import Baseline
 from cosen.training.config import TrainConfig
 from cosen.training.context import make_setting
 from cosen.training.loop import Callbacks
+from cosen.training.model_file import OWN, make_network
 from cosen.training.run import Inputs, check_config, train_run
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import Task, make_task, resolve_device
@@ -323,7 +324,10 @@ def _data_key(task: Task) -> str:
     """Return a key that changes with any image, label, class, cost or network."""
     data, costs = task.decoded.data, task.objective.misclassification_costs
     own = task.own_network
-    layers = "" if own is None else str([tuple(p.shape) for p in own().parameters()])
+    layers = ""
+    if own is not None:
+        network = make_network(OWN, len(task.model.class_names), {}, own=own)
+        layers = str([tuple(parameter.shape) for parameter in network.parameters()])
     return key_of(
         task.decoded.key,
         data.rows.tobytes(),

@@ -59,7 +59,7 @@ def embed(
     rows = decoded.data.rows.tobytes()
     key = key_of(decoded.key, rows, normalise, weights_digest(network), str(dtype), flip)
     total = len(decoded.data)
-    shards = []
+    found: Tensor | None = None
     with cache.locked("features", key) as folder:
         try:
             folder.mkdir(exist_ok=True)
@@ -81,13 +81,16 @@ def embed(
                         save_file({"features": features.contiguous()}, partial)
                     if progress is not None:
                         progress(start + len(part), total)
-                shards.append(features)
+                if found is None:
+                    found = features.new_empty(total, *features.shape[1:])
+                found[start : start + len(part)] = features
         finally:
             network.train(was_training)
         about = f"{decoded.data.source}: features of {total} images by {type(network).__name__}"
         cache.use(folder, {"about": about})
         cache.make_room(0, keep=folder)
-        return torch.cat(shards)
+        assert found is not None  # a dataset has images
+        return found
 
 
 def _compute(network: nn.Module, batches: Batches, dtype: torch.dtype, *, flip: bool) -> Tensor:
@@ -102,7 +105,12 @@ def _compute(network: nn.Module, batches: Batches, dtype: torch.dtype, *, flip: 
                     f"but {type(network).__name__} returned {shape}"
                 )
             features.append(output.to(torch.float16 if output.ndim > 2 else torch.float32).cpu())
-    return torch.cat(features)
+    found = torch.cat(features)
+    if found.ndim > 2 and not bool(found.isfinite().all()):
+        raise InputError(
+            "the activations are too large for half precision: use --finetune none, light or all"
+        )
+    return found
 
 
 def _load(file: Path) -> Tensor | None:

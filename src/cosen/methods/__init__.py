@@ -198,7 +198,7 @@ def import_name(name: str, *, kind: str) -> Any:
     """Import the user's ``module:name``; ``kind`` is what it should be, for messages."""
     module, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), attribute)):
-        raise InputError(f"{name} is not module:Class, such as my_module:Mine")
+        raise InputError(f"{name} is not module:name, such as my_module:Mine")
     try:
         loaded = importlib.import_module(module)
     except ImportError as error:

@@ -27,8 +27,9 @@ COSINE_MARGIN = 3.0
 class Cosen(NetworkMethod):
     """Costs from class frequencies and a margin, both learned from validation errors.
 
-    A network that learns its features gets a cosine output layer: its logits are bounded, so the
-    margin shapes the features. A head on frozen features keeps a linear layer.
+    A network that is trained from scratch gets a cosine output layer: its logits are bounded, so
+    the margin shapes the features. A head on frozen features keeps a linear layer. For pretrained
+    networks the form is cross-validated.
 
     Args:
         output: ``"cosine"``, ``"linear"`` or ``"auto"``.
@@ -49,6 +50,7 @@ class Cosen(NetworkMethod):
                 )
         _check(self.name, options, AdaptiveCosts, besides=["output"])
         self.output, self.options = output, options
+        self.keeps_linear_output = output == "linear"
         AdaptiveCosts([1, 1], **options)  # raises for bad values
 
     def cosine_scale(self, setting: Setting) -> float | None:

@@ -142,7 +142,7 @@ class NetworkMethod(Method):
     """
 
     retrains_output: ClassVar[bool] = False
-    keeps_linear_output: ClassVar[bool] = False
+    keeps_linear_output: bool = False
 
     def make_loss(self, setting: Setting) -> nn.Module:
         """Return the loss of logits and targets. It may be :class:`~cosen.AdaptiveCosts`."""
@@ -172,7 +172,7 @@ class NetworkMethod(Method):
 
 
 class SamplingMethod(Method):
-    """Changes the training samples in feature space, and trains a head with one hidden layer."""
+    """Changes the training samples in feature space, and trains a small network on them."""
 
     starts_from_baseline = True
     uses_features = True

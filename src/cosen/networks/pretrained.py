@@ -7,6 +7,7 @@ cached, and an upper part that is trained.
 import copy
 import hashlib
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -22,7 +23,7 @@ from cosen.errors import DataError, InputError
 from cosen.networks.network import Network, NetworkOutput
 from cosen.networks.output_layers import as_network
 from cosen.networks.timm_import import import_timm
-from cosen.networks.weights import load_weights, read_weights
+from cosen.networks.weights import read_weights
 
 EMBEDDED = "tf_efficientnet_lite0"
 """The network whose weights are installed with cosen."""
@@ -32,7 +33,10 @@ EMBEDDED_FILE = "models/efficientnet-lite0-57934424.pth"
 EMBEDDED_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 
 HUB_SECONDS = 10
-"""Time for the hub to answer."""
+"""Seconds to wait for the hub."""
+
+COUNTER = "num_batches_tracked"
+"""An entry of batch normalisation that has no effect, and that some files lack."""
 
 TITLES = {EMBEDDED: "EfficientNet-Lite0"}
 
@@ -41,13 +45,14 @@ Part = Literal["whole", "lower", "upper", "joined"]
 
 @dataclass(frozen=True)
 class PretrainedInput:
-    """The images that a pretrained network expects."""
+    """The input format of a pretrained network."""
 
     size: tuple[int, int]  # height and width
     mean: tuple[float, ...]
     std: tuple[float, ...]
     interpolation: str  # bilinear or bicubic
     crop: float  # share of the image's side that is used
+    is_squashed: bool  # whether images are stretched to a square instead of cropped
     is_fixed: bool  # whether the size is built into the network, as in a ViT
 
 
@@ -69,10 +74,14 @@ def search_timm(pattern: str) -> list[str]:
 
 def unknown_network(name: str, built_in: list[str]) -> InputError:
     """Return the error for a name that is neither built in nor in timm."""
-    asked = name.partition(".")[0].lower()
+    asked, _, tag = name.lower().partition(".")
+    timm = import_timm()
+    if tag and timm.is_model(asked):
+        tags = ", ".join(timm.list_pretrained(f"{asked}.*")) or "none"
+        return InputError(f"timm has no weights {name!r}: choose from {tags}")
     near = get_close_matches(asked, built_in, n=1)
-    near += get_close_matches(asked, import_timm().list_models(), n=3)
-    hint = f"did you mean {' or '.join(map(repr, near))}? Or " if near else ""
+    near += get_close_matches(asked, timm.list_models(), n=3)
+    hint = f"did you mean {' or '.join(map(repr, near))}? Otherwise " if near else ""
     return InputError(
         f"there is no network {name!r}: {hint}choose from {', '.join(built_in)}, or search timm "
         "with cosen network 'PATTERN'"
@@ -80,7 +89,7 @@ def unknown_network(name: str, built_in: list[str]) -> InputError:
 
 
 def pretrained_input(name: str) -> PretrainedInput:
-    """Return the images that a network of timm expects, from its own configuration."""
+    """Return the input format of a network of timm, from its own configuration."""
     config = _config(name)
     _, height, width = config["input_size"]
     mean, std = config["mean"], config["std"]
@@ -93,6 +102,7 @@ def pretrained_input(name: str) -> PretrainedInput:
         std=tuple(std),
         interpolation=interpolation if interpolation in ("bilinear", "bicubic") else "bilinear",
         crop=float(config.get("crop_pct") or 1.0),
+        is_squashed=config.get("crop_mode") == "squash",
         is_fixed=bool(config.get("fixed_input_size", False)),
     )
 
@@ -103,10 +113,10 @@ def _config(name: str) -> dict[str, Any]:
     return dict(timm.models.get_pretrained_cfg(name, allow_unregistered=False).to_dict())
 
 
-def title(name: str) -> str:
-    """Return a name for people, with what it was trained on."""
+def title(name: str, weights: str | None = None) -> str:
+    """Return a readable name, with the training data or the file of the weights."""
     data = "ImageNet" if name == EMBEDDED else (_config(name).get("tag") or "pretrained")
-    return f"{TITLES.get(name, name)} ({data})"
+    return f"{TITLES.get(name, name)} ({Path(weights).name if weights else data})"
 
 
 def build_timm(
@@ -123,20 +133,13 @@ def build_timm(
     Returns:
         A :class:`~cosen.networks.Network`; ``"lower"`` is a module that returns a tensor.
     """
-    timm = import_timm()
-    found = pretrained_input(name)
-    options: dict[str, Any] = {}
-    if found.is_fixed and size is not None and tuple(size) != found.size:
-        options["img_size"] = tuple(size)
+    timm, options = import_timm(), _size_options(name, size)
     try:
         model = timm.create_model(name, pretrained=False, num_classes=num_classes, **options)
     except (AssertionError, ValueError, TypeError, RuntimeError) as error:
-        wanted = f"{found.size[0]} pixels"
-        raise InputError(
-            f"{name} cannot take images of {size} pixels ({error}): use --size {found.size[0]}"
-            if size
-            else f"{name} cannot be built: {error} (it expects {wanted})"
-        ) from error
+        if size is not None and options:
+            raise _wrong_size(name, size) from error
+        raise InputError(f"{name} cannot be built: {error}: choose another network") from error
     output = _config(name).get("classifier")
     if not isinstance(output, str) or not _is_linear(model, output):
         raise InputError(
@@ -149,17 +152,27 @@ def build_timm(
     return {"lower": lower, "upper": upper, "joined": Joined(lower, upper)}[part]
 
 
+def _size_options(name: str, size: Sequence[int] | None) -> dict[str, Any]:
+    """Return the options of timm for a size that is built into the network."""
+    found = pretrained_input(name)
+    is_other = found.is_fixed and size is not None and tuple(size) != found.size
+    return {"img_size": tuple(size)} if is_other and size is not None else {}
+
+
+def _wrong_size(name: str, size: Sequence[int]) -> InputError:
+    usual = pretrained_input(name).size[0]
+    return InputError(
+        f"{name} cannot take images of {size[0]} x {size[1]} pixels: use --size {usual}"
+    )
+
+
 def check_size(network: Network, name: str, size: tuple[int, int]) -> None:
     """Raise an error if a network cannot take images of this size."""
     try:
         with torch.inference_mode():
             network(torch.zeros(1, 3, *size))
     except (RuntimeError, AssertionError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"{name} cannot take images of {size[0]} x {size[1]} pixels ({reason}): use --size "
-            f"{pretrained_input(name).size[0]}"
-        ) from error
+        raise _wrong_size(name, size) from error
 
 
 def _is_linear(model: nn.Module, name: str) -> bool:
@@ -169,23 +182,33 @@ def _is_linear(model: nn.Module, name: str) -> bool:
         return False
 
 
-def load_pretrained(network: Network, name: str, weights: Path | None = None) -> None:
+def load_pretrained(
+    network: Network,
+    name: str,
+    weights: Path | None = None,
+    *,
+    size: Sequence[int] | None = None,
+) -> None:
     """Load pretrained weights into a network of :func:`build_timm`, except its output layer.
 
     Args:
         network: The whole network.
         name: Its name in timm.
         weights: A file; None takes the weights from the installed package or from the hub.
+        size: Height and width that the network was built for; None is the usual size.
     """
     model = getattr(network, "module")  # noqa: B009, of the wrapped network
     assert isinstance(model, nn.Module)
     if weights is not None:
         _load_file(network, model, weights)
         return
-    state = _embedded_state(model) if name == EMBEDDED else _hub_state(name, model)
+    state = _embedded_state(model) if name == EMBEDDED else _hub_state(name, size)
     output = str(_config(name)["classifier"])
     kept = {key: value for key, value in state.items() if not key.startswith(f"{output}.")}
-    missing, unexpected = model.load_state_dict(kept, strict=False)
+    try:
+        missing, unexpected = model.load_state_dict(kept, strict=False)
+    except RuntimeError as error:  # other shapes
+        raise _wrong_size(name, size or (0, 0)) from error
     missing = [key for key in missing if not key.startswith(f"{output}.")]
     if missing or unexpected:
         raise DataError(
@@ -197,32 +220,52 @@ def load_pretrained(network: Network, name: str, weights: Path | None = None) ->
 def _load_file(network: Network, model: nn.Module, weights: Path) -> None:
     own, output = model.state_dict(), str(getattr(network, "output_name"))  # noqa: B009
     given = read_weights(weights)
-    misfits = [
-        f"{key} {tuple(given[key].shape)} instead of {tuple(own[key].shape)}"
-        for key in given
-        if key in own and own[key].shape != given[key].shape and not key.startswith(f"{output}.")
-    ]
+
+    def misfits_of(given: dict[str, Tensor]) -> list[str]:
+        return [
+            f"{key} {tuple(given[key].shape)} instead of {tuple(own[key].shape)}"
+            for key in given
+            if key in own
+            and own[key].shape != given[key].shape
+            and not key.startswith(f"{output}.")
+        ]
+
+    misfits = misfits_of(given)
+    adapt = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    if misfits and adapt is not None:  # positions of a ViT are interpolated for another size
+        given = adapt(given, model)
+        misfits = misfits_of(given)
     if misfits:
         raise DataError(
             f"{weights} has other shapes than the network: {'; '.join(misfits[:3])}"
             + (f" and {len(misfits) - 3} more" if len(misfits) > 3 else "")
             + ": choose the network that it was saved from with --network"
         )
-    loaded = load_weights(model, weights)
-    random = [key for key in loaded.random if not key.startswith(f"{output}.")]
-    lacking = [key for key in random if not key.endswith("num_batches_tracked")]
+    body = {
+        key: value
+        for key, value in given.items()
+        if key in own and not key.startswith(f"{output}.")
+    }
+    lacking = [
+        key
+        for key in own
+        if key not in body and not key.startswith(f"{output}.") and not key.endswith(COUNTER)
+    ]
     if lacking:
         raise DataError(
             f"{weights} lacks {len(lacking)} entries of the network, such as "
             f"{', '.join(lacking[:3])}: choose the network that it was saved from with --network"
         )
+    model.load_state_dict(body, strict=False)
 
 
 def load_body(network: Network, source: Network) -> None:
     """Copy all weights except those of the output layer from a network of the same kind."""
     output = f"module.{source.output_name}."
     body = {key: value for key, value in source.state_dict().items() if not key.startswith(output)}
-    network.load_state_dict(body, strict=False)
+    missing, unexpected = network.load_state_dict(body, strict=False)
+    assert not unexpected
+    assert all(key.startswith(output) for key in missing)
 
 
 def embedded_file() -> Path | None:
@@ -252,40 +295,47 @@ def _embedded_state(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _without_counters(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {key: value for key, value in state.items() if not key.endswith("num_batches_tracked")}
+    return {key: value for key, value in state.items() if not key.endswith(COUNTER)}
 
 
-def _hub_state(name: str, model: nn.Module) -> dict[str, Tensor]:
+def has_weights(name: str) -> bool:
+    """Whether timm knows pretrained weights of a network."""
+    return any(_config(name).get(key) for key in ("hf_hub_id", "url", "file"))
+
+
+def _hub_state(name: str, size: Sequence[int] | None) -> dict[str, Tensor]:
     """Read weights from the local cache of the hub, or download them."""
-    timm = import_timm()
-    size = getattr(getattr(model, "patch_embed", None), "img_size", None)
-    options = {"img_size": size} if size is not None else {}
+    timm, config = import_timm(), _config(name)
+    if not has_weights(name):
+        raise InputError(
+            f"timm has no pretrained weights for {name}: choose another network, or give "
+            "--weights FILE"
+        )
+    hub = config.get("hf_hub_id")
+    where = f"{hub} (file model.safetensors)" if hub else str(config.get("url"))
+    advice = f"download {where} on a machine with network access and give it with --weights FILE"
+    if hub and not is_on_this_machine(name):
+        _check_hub_answers(name, advice)
     try:
-        if not is_on_this_machine(name):
-            _check_hub_answers()
-        whole = timm.create_model(name, pretrained=True, **options)
-    except Exception as error:  # of many kinds: no network, no such file, a broken cache
-        config = _config(name)
-        where = config.get("hf_hub_id") or name
-        if not (config.get("hf_hub_id") or config.get("url") or config.get("file")):
-            raise InputError(
-                f"timm has no pretrained weights for {name}: choose another network, or give "
-                "--weights FILE"
-            ) from error
-        raise DataError(
-            f"the weights of {name} are not on this machine, and the hub did not answer "
-            f"({type(error).__name__}): download {where} on a machine with network access (file "
-            "model.safetensors) and give it with --weights FILE"
-        ) from error
+        whole = timm.create_model(name, pretrained=True, **_size_options(name, size))
+    except Exception as error:  # of many kinds: access denied, a full disk, a broken cache
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"the weights of {name} cannot be loaded ({reason}): {advice}") from error
     return dict(whole.state_dict())
 
 
-def _check_hub_answers() -> None:
+def _check_hub_answers(name: str, advice: str) -> None:
     """Raise an error at once if there is no network; the hub's own client tries for a minute."""
     import requests
     from huggingface_hub import constants
 
-    requests.head(constants.ENDPOINT, timeout=HUB_SECONDS)
+    try:
+        requests.head(constants.ENDPOINT, timeout=HUB_SECONDS)
+    except requests.RequestException as error:
+        raise DataError(
+            f"the weights of {name} are not on this machine, and the hub did not answer "
+            f"({type(error).__name__}): {advice}"
+        ) from error
 
 
 def is_on_this_machine(name: str) -> bool:
@@ -350,7 +400,7 @@ def split(network: Network) -> tuple[nn.Module, Network]:
         raise InputError(
             f"{type(model).__name__} cannot be split into stages: use --finetune none, light or all"
         )
-    first = steps.index(stages[-max(1, round(len(stages) / 4))])
+    first = steps.index(stages[-stage_count(network)])
     lower, upper = copy.deepcopy(model), copy.deepcopy(model)
     for name in steps[:first]:
         upper.set_submodule(name, nn.Identity())
@@ -358,6 +408,9 @@ def split(network: Network) -> tuple[nn.Module, Network]:
         lower.set_submodule(name, nn.Identity())
     if hasattr(upper, "_pos_embed"):  # a ViT adds positions and the class token here
         upper._pos_embed = _unchanged  # type: ignore[assignment]
+        for name in ("cls_token", "reg_token", "pos_embed"):
+            if name in upper._parameters:
+                setattr(upper, name, None)
     output = str(network.output_name)
     return LowerPart(lower), as_network(upper, output=output)
 

@@ -118,7 +118,7 @@ class TrainConfig:
     momentum: Annotated[Real, Field(ge=0, lt=1)] = 0.9
     weight_decay: Annotated[Real, Field(ge=0)] | None = None
     schedule: Literal["cosine", "step", "constant"] = "cosine"
-    clip: Annotated[Real, Field(ge=0)] = 0.0
+    clip: Annotated[Real, Field(ge=0)] | None = None
     ema: Annotated[Real, Field(ge=0, lt=1)] = 0.0
     patience: Annotated[Whole, Field(ge=0)] = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

@@ -182,11 +182,11 @@ class RunContext:
             model=model,
             backbone=backbone,
             mode="none" if is_pretrained else "scratch",
-            pooled=features if is_pretrained else None,
             flipped=None,
         )
         if is_pretrained:  # the settings are those of fine-tuning
-            config = with_defaults(replace(config, epochs=None, lr=None, warmup=None), "none")
+            unset = dict.fromkeys(("epochs", "lr", "warmup", "clip"))
+            config = with_defaults(replace(config, **unset), "none")  # type: ignore[arg-type]
         return replace(self, config=config, task=task)
 
     def samples(self, part: Literal["train", "val", "test"]) -> Samples:
@@ -311,30 +311,33 @@ class RunContext:
         self, method: NetworkMethod, setting: Setting, resample: Resample | None
     ) -> HeadRecord:
         """Return the form and the decay of the output layer; chosen once, and kept in run.json."""
-        record = self.run.record()
-        if record.head is not None:
-            return record.head
         head: HeadRecord | None = None
         if self.is_first_process:
-            splits = self.task.splits
-            pool = training_pool(splits.train, splits.val)
-            assert self.task.pooled is not None
-            features = self.task.pooled[self.task.feature_rows(pool)]
-            head = choose_head(
-                method,
-                features,
-                pool,
-                setting,
-                self.config,
-                resample=resample,
-                device=self.fabric.device,
-            )
-            record.changed(head=head).write(self.run.path)
-            if head.errors:
-                self.callbacks.phase(head.sentence())
+            record = self.run.record() if self.run.has_run else None
+            head = record.head if record is not None else None
+            if head is None:
+                head = self._search_head(method, setting, resample)
+                if record is not None:
+                    record.changed(head=head).write(self.run.path)
+                if head.errors:
+                    self.callbacks.phase(head.sentence())
         head = self.fabric.broadcast(head)
         assert head is not None
         return head
+
+    def _search_head(
+        self, method: NetworkMethod, setting: Setting, resample: Resample | None
+    ) -> HeadRecord:
+        """Cross-validate on features that have seen no label of these images."""
+        pool = training_pool(self.task.splits.train, self.task.splits.val)
+        assert self.task.pooled is not None
+        features = self.task.pooled[self.task.feature_rows(pool)]
+        return choose_head(
+            method,
+            *(features, pool, setting, self.config),
+            resample=resample,
+            device=self.fabric.device,
+        )
 
     def _start_output_layer(
         self,
@@ -348,18 +351,18 @@ class RunContext:
         assert self.task.pooled is not None
         assert isinstance(network, Network)
         assert network.output_layer is not None
+        if self.task.mode == "none":
+            if head.output == "cosine":
+                features, labels = self.samples("train") if samples is None else samples
+                means = torch.from_numpy(features), torch.from_numpy(labels)
+                start_at_class_means(network.output_layer, *means)
+            return
         train, val = (
             Batch(self.task.pooled[self.task.feature_rows(part)], torch.from_numpy(part.labels))
             for part in (self.task.splits.train, self.task.splits.val)
         )
-        if self.task.mode == "none":
-            if head.output == "cosine":
-                if samples is not None:
-                    train = Batch(torch.from_numpy(samples[0]), torch.from_numpy(samples[1]))
-                start_at_class_means(network.output_layer, train.inputs, train.target)
-            return
         config = replace(
-            with_defaults(replace(self.config, epochs=None, lr=None), "none"),
+            with_defaults(replace(self.config, epochs=None), "none"),
             weight_decay=head.weight_decay,
         )
         probe = fit_head(

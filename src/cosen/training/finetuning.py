@@ -23,15 +23,14 @@ from cosen.training.config import TrainConfig
 
 Mode = Literal["scratch", "none", "light", "last", "all"]
 
+FINETUNED: dict[str, Any] = {"lr": 0.02, "warmup": 0.1, "clip": 10.0}
+
 DEFAULTS: dict[Mode, dict[str, Any]] = {
     "scratch": {"epochs": 30, "lr": 0.05, "weight_decay": 5e-4},
     "none": {"epochs": 30, "lr": 0.1},
-    "light": {"epochs": 8, "lr": 0.02, "pretrained_lr": 0.5, "warmup": 0.1, "augment": ("flip",)},
-    "last": {"epochs": 12, "lr": 0.02, "pretrained_lr": 0.05, "warmup": 0.1, "augment": ("flip",)},
-    "all": {
-        **{"epochs": 8, "lr": 0.02, "pretrained_lr": 0.05, "warmup": 0.1},
-        "augment": ("crop", "flip"),
-    },
+    "light": FINETUNED | {"epochs": 8, "pretrained_lr": 0.5, "augment": ("flip",)},
+    "last": FINETUNED | {"epochs": 12, "pretrained_lr": 0.05, "augment": ("flip",)},
+    "all": FINETUNED | {"epochs": 8, "pretrained_lr": 0.05, "augment": ("crop", "flip")},
 }
 """Settings of each mode, if the user does not give them; see also :data:`COMMON`."""
 
@@ -42,20 +41,27 @@ COMMON: dict[str, Any] = {
     "optimizer": "sgd",
     "pretrained_lr": 1.0,
     "warmup": 0.0,
+    "clip": 0.0,
     "augment": (),
 }
+
+ADAMW_LR = 1e-3
+"""Learning rate with AdamW."""
 
 
 def with_defaults(config: TrainConfig, mode: Mode) -> TrainConfig:
     """Return the settings with the defaults of a mode where the user gave none."""
     defaults = COMMON | DEFAULTS[mode]
+    if config.optimizer == "adamw":
+        defaults = defaults | {"lr": ADAMW_LR}
     missing = {name: value for name, value in defaults.items() if getattr(config, name) is None}
     finetune = config.finetune if mode == "scratch" else mode
     return replace(config, finetune=finetune, **missing)
 
 
 QUICK_PIXELS = 2000 * 224 * 224
-"""Pixels of all images up to which the last stages are trained by default on a CPU: minutes."""
+"""Pixels of all images up to which the last stages are trained by default on a CPU: they take a
+few minutes."""
 
 
 def choose_mode(config: TrainConfig, device: str, *, name: str, pixels: int) -> Mode:
@@ -82,17 +88,18 @@ TRAINED = {
 def describe_plan(
     name: str,
     network: Network,
+    config: TrainConfig,
     mode: Mode,
     shape: tuple[int, int, int],
     images: int,
     *,
     device: str,
 ) -> str:
-    """Return one line: the network, what is trained and, on a CPU, about how long it takes."""
+    """Return one line: the network, what is trained and, on a CPU, the minutes of a run."""
     height, width, channels = shape
     stages = stage_count(network)
     trained = TRAINED[mode].format(stages=f"{stages} stages" if stages > 1 else "stage")
-    plan = f"{title(name)}, {height} pixels; {trained}"
+    plan = f"{title(name, config.weights)}, {height} pixels; {trained}"
     if device != "cpu":
         return plan
     batch = torch.zeros(8, channels, height, width)
@@ -101,12 +108,12 @@ def describe_plan(
         start = time.perf_counter()
         network(batch)
         seconds = (time.perf_counter() - start) / len(batch)  # of a forward pass
-    epochs = DEFAULTS["last" if mode == "none" else mode]["epochs"]
+    epochs = DEFAULTS["last"]["epochs"] if mode == "none" else (config.epochs or 0)
     passes = {"none": 1.1, "light": 1 + 3 * epochs, "last": 3 + 0.4 * epochs, "all": 1 + 3 * epochs}
 
     def about(mode: Mode) -> str:
         minutes = max(1, round(passes[mode] * seconds * images / 60))
-        return f"about {minutes} {'minute' if minutes == 1 else 'minutes'} on this machine"
+        return f"about {minutes} {'minute' if minutes == 1 else 'minutes'} a run on this machine"
 
     plan = f"{plan}; {about(mode)}"
     if mode == "none":
@@ -133,7 +140,7 @@ def prepare(network: Network, mode: Mode) -> None:
 def parameter_groups(
     network: nn.Module, config: TrainConfig, *, output_decay: float
 ) -> list[dict[str, Any]]:
-    """Return groups for an optimizer: pretrained layers learn slower, norms and biases not decay.
+    """Return groups for an optimizer: pretrained layers learn slower, and only their weights decay.
 
     ``lr_factor`` of a group multiplies the learning rate of the schedule. ``output_decay`` is the
     weight decay of the output layer.

@@ -32,8 +32,8 @@ _log = logging.getLogger("cosen")
 
 FOLDS = 3
 
-EPOCHS, STEPS = 12, 4000
-"""Epochs of a candidate, and the number of batches beyond which there are fewer epochs."""
+EPOCHS, FEWEST_EPOCHS, STEPS = 30, 12, 1200
+"""Epochs of a candidate: as many as of a run, but fewer if they have more batches than this."""
 
 DECAYS = (1e-3, 1e-4, 1e-2)
 """Weight decays that are tried; the first is used if there is nothing to compare."""
@@ -77,6 +77,11 @@ def choose_head(
         outputs = ("cosine",)
     elif method.keeps_linear_output:
         outputs = ("linear",)
+    if config.head not in ("auto", *outputs):
+        _log.warning(
+            "method %s needs a %s output layer: head=%s has no effect",
+            *(method.name, outputs[0], config.head),
+        )
     # cosines do not depend on the length of the weights, so their decay hardly matters
     decays = DECAYS if config.weight_decay is None else (config.weight_decay,)
     candidates = [
@@ -141,7 +146,7 @@ def _held_out_confusion(
         found = resample(train.inputs.numpy(), train.target.numpy(), kept)
         train = Batch(torch.from_numpy(found[0]), torch.from_numpy(found[1]))
     batches = -(-len(train.target) // config.batch_size)
-    epochs = max(2, min(EPOCHS, STEPS // batches))
+    epochs = min(EPOCHS, max(FEWEST_EPOCHS, STEPS // batches))
     quick = replace(config, weight_decay=decay, epochs=epochs)
     network = fit_head(method, train, val, kept, quick, output=output, device=device)
     with torch.no_grad():
@@ -173,7 +178,16 @@ def fit_head(
         output: ``linear`` or ``cosine``.
         device: Where to train.
     """
-    config = replace(config, lr=HEAD_LR, warmup=0.0, patience=0, ema=0.0, accumulate=1)
+    config = replace(
+        config,
+        optimizer="sgd",
+        lr=HEAD_LR,
+        warmup=0.0,
+        clip=0.0,
+        patience=0,
+        ema=0.0,
+        accumulate=1,
+    )
     scale = method.cosine_scale(setting) or COSINE_SCALE
     with seeded(config.seed):
         network = build_network(

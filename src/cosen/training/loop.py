@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 _seeding = threading.Lock()
 
+WARMUP_START = 0.1
+"""Share of the learning rate that a warm-up starts with."""
+
 
 @dataclass(frozen=True)
 class LoopSettings:
@@ -122,6 +125,7 @@ class Loop:
         self.rare = rare_classes(class_counts)
         self.history: list[EpochRecord] = []
         self.best_error, self.best_epoch = math.inf, 0
+        self.lr = settings.lr
 
     def fit(self) -> None:
         """Train until the last epoch, or until the validation error stops improving."""
@@ -170,8 +174,9 @@ class Loop:
             if self.settings.clip:
                 self._clip_gradients()
             progress = (len(self.history) + number / count) / epochs
+            self.lr = learning_rate(self.settings, progress)
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate(self.settings, progress) * group.get("lr_factor", 1.0)
+                group["lr"] = self.lr * group.get("lr_factor", 1.0)
             self.optimizer.step()
             self.optimizer.zero_grad()
             if self.average is not None:
@@ -246,7 +251,7 @@ class Loop:
             }
         return EpochRecord(
             epoch=epoch,
-            lr=self.optimizer.param_groups[0]["lr"],
+            lr=self.lr,
             train_loss=loss / samples,
             train_error=wrong / samples,
             seconds=seconds,
@@ -332,7 +337,7 @@ def learning_rate(settings: LoopSettings, progress: float) -> float:
         [1.0, 0.5, 0.0]
     """
     if progress < settings.warmup:
-        return settings.lr * progress / settings.warmup
+        return settings.lr * (WARMUP_START + (1 - WARMUP_START) * progress / settings.warmup)
     if settings.schedule == "cosine":
         return settings.lr * (1 + math.cos(math.pi * progress)) / 2
     if settings.schedule == "step":

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from cosen.errors import RunError
+from cosen.errors import CosenError, InputError, RunError
 from cosen.networks import as_network, build_network
 from cosen.networks.network import PenultimateFeatures
 from cosen.networks.output_layers import SCALE, use_cosine_output
@@ -93,7 +93,15 @@ def make_network(
             "cosen.load(folder, network=...)"
         )
     takes_classes = "num_classes" in inspect.signature(own).parameters
-    network = as_network(own(num_classes=num_classes) if takes_classes else own())
+    try:
+        made = own(num_classes=num_classes) if takes_classes else own()
+    except CosenError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"your function that makes the network failed: {type(error).__name__}: {error}"
+        ) from error
+    network = as_network(made)
     if options.get("output") != "cosine":
         return network
     return use_cosine_output(network, scale=options.get("output_scale", SCALE))

@@ -114,8 +114,8 @@ class HeadRecord(_Frozen):
             return chosen
         best, worst = min(self.errors.values()), max(self.errors.values())
         return (
-            f"{chosen} (cross-validated error {100 * best:.1f} %, {len(self.errors) - 1} other "
-            f"candidates up to {100 * worst:.1f} %; {self.seconds:.0f} s)"
+            f"{chosen} (cross-validated error {100 * best:.1f} %; of {len(self.errors)} candidates "
+            f"the worst has {100 * worst:.1f} %; {self.seconds:.0f} s)"
         )
 
 

@@ -1,6 +1,7 @@
 """Prepare a run: splits, inputs, and a suitable network."""
 
 import logging
+import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -169,6 +170,7 @@ def make_task(
     objective: Objective | None = None,
     progress: Progress | None = None,
     announce: Callable[[str], None] | None = None,
+    frozen: bool = False,
 ) -> Task:
     """Read, decode and split the data, and choose the network.
 
@@ -180,6 +182,7 @@ def make_task(
         objective: The objective, if misclassification costs were read earlier.
         progress: Callback for progress.
         announce: Called with one line about a pretrained network, before it is used.
+        frozen: Use features of a pretrained network as it is, whatever ``config.finetune`` says.
     """
     if data is None:
         root = expand_user(config.data_root) if config.data_root else None
@@ -193,11 +196,8 @@ def make_task(
     if network is not None:
         name = OWN
     is_pretrained = name != OWN and name not in NETWORKS
-    if not is_pretrained and config.finetune != "auto":
-        raise InputError(
-            f"finetune is for pretrained networks, but the network is {name}: remove --finetune, "
-            "or choose a network such as tf_efficientnet_lite0"
-        )
+    if not is_pretrained and not frozen:
+        _check_unused(config, "your own" if name == OWN else name)
     device = resolve_device(config.device)
     mode: Mode = "scratch"
     if is_pretrained:
@@ -205,10 +205,14 @@ def make_task(
             names = ", ".join(config.network_options)
             raise InputError(f"{name} has no network_options: remove {names}")
         pixels = len(data) * preprocess.height * preprocess.width
-        mode = choose_mode(config, device, name=name, pixels=pixels)
+        mode = "none" if frozen else choose_mode(config, device, name=name, pixels=pixels)
     whole = _load_whole(name, config, preprocess, len(data.class_names)) if is_pretrained else None
-    if whole is not None and announce is not None:
-        announce(describe_plan(name, whole, mode, preprocess.shape, len(data), device=device))
+    if whole is not None:
+        config = with_defaults(config, mode)
+        _check_mode(whole, config, mode, preprocess, images=len(data))
+        if announce is not None:
+            plan = (name, whole, config, mode, preprocess.shape, len(data))
+            announce(describe_plan(*plan, device=device))
     decoded = decode_images(data, preprocess, skip_broken=config.skip_broken, progress=progress)
     splits = split_images(
         decoded.data,
@@ -255,7 +259,7 @@ def make_task(
         class_counts=splits.train.class_counts,
         preprocess=preprocess,
         normalise=normalise,
-        features={"none": name, "last": name}.get(mode, "vgg16" if name == "head" else ""),
+        features=name if mode in ("none", "last") else "vgg16" if name == "head" else "",
         feature_options=size | lower if mode in ("none", "last") else {},
     )
     objective = objective or Objective.read(config.objective, data.class_names)
@@ -273,14 +277,14 @@ def make_task(
         model,
         fingerprint,
         decoded,
-        found.features,
-        found.backbone,
-        objective,
-        network,
-        mode,
-        whole,
-        found.pooled,
-        found.flipped,
+        features=found.features,
+        backbone=found.backbone,
+        objective=objective,
+        own_network=network,
+        mode=mode,
+        pretrained=whole,
+        pooled=found.pooled,
+        flipped=found.flipped,
     )
 
 
@@ -294,13 +298,56 @@ class _Features:
     flipped: Tensor | None = None
 
 
+def _check_unused(config: TrainConfig, network: str) -> None:
+    """Raise an error if a setting for pretrained networks is given with another network."""
+    given = [("--finetune", config.finetune != "auto"), ("head", config.head != "auto")]
+    for setting, is_given in [*given, ("pretrained_lr", config.pretrained_lr not in (None, 1.0))]:
+        if is_given:
+            raise InputError(
+                f"{setting} is for pretrained networks, but the network is {network}: remove "
+                f"{setting}, or choose a network such as {EMBEDDED}"
+            )
+
+
+def _check_mode(
+    whole: Network, config: TrainConfig, mode: Mode, preprocess: Preprocess, *, images: int
+) -> None:
+    """Raise an error if a mode cannot be used, before any image is read."""
+    augment = set(config.augment or ())
+    if mode == "none" and augment:
+        raise InputError(
+            "with --finetune none, features are computed once: remove --augment, or use "
+            "--finetune last or all"
+        )
+    if mode != "last":
+        return
+    if augment - {"flip"}:
+        raise InputError(
+            f"with --finetune last, images can only be mirrored: use --augment flip instead of "
+            f"{','.join(sorted(augment))}, or --finetune all"
+        )
+    size = preprocess.shape[:2]
+    check_split(whole, size)
+    with torch.inference_mode():
+        numbers = split(whole)[0](torch.zeros(1, 3, *size)).numel()
+    needed = 2 * numbers * images * (1 + len(augment)) / 2**30  # in half precision
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    if needed > available / 2:
+        raise InputError(
+            f"--finetune last needs {needed:.0f} GB for activations of {images} images, but this "
+            f"machine has {available:.0f} GB: use --finetune none, or a smaller --size"
+        )
+
+
 def _load_whole(name: str, config: TrainConfig, preprocess: Preprocess, classes: int) -> Network:
     """Build a pretrained network and load its weights."""
-    if preprocess.channels != 3:
-        raise InputError(f"{name} takes RGB images, but these have one channel: use channels=3")
     size = preprocess.shape[:2]
     network = build_network(name, num_classes=classes, size=size)
-    load_pretrained(network, name, expand_user(config.weights) if config.weights else None)
+    weights = expand_user(config.weights) if config.weights else None
+    load_pretrained(network, name, weights, size=size)
+    assert network.output_layer is not None
+    for parameter in network.output_layer.parameters():
+        nn.init.zeros_(parameter)  # it is not used; features are cached by all weights
     network.eval()
     check_size(network, name, size)
     return network
@@ -321,15 +368,8 @@ def _pretrained_features(
         return _Features(pooled, backbone, pooled), {"in_features": pooled.shape[1]}
     if mode != "last":
         return _Features(pooled=pooled), size
-    check_split(whole, preprocess.shape[:2])
     lower = split(whole)[0]
-    augment = with_defaults(config, mode).augment or ()
-    if set(augment) - {"flip"}:
-        raise InputError(
-            f"with --finetune last, images can only be mirrored: use --augment flip instead of "
-            f"{','.join(augment)}, or --finetune all"
-        )
-    flipped = compute(lower, flip=True) if augment else None
+    flipped = compute(lower, flip=True) if config.augment else None
     return _Features(compute(lower), lower, pooled, flipped), size | {"part": "upper"}
 
 
@@ -413,8 +453,9 @@ def _pretrained_preprocess(name: str, size: int) -> tuple[Preprocess, Normalise]
     preprocess = Preprocess(
         height,
         width,
+        fit="stretch" if found.is_squashed else "crop",
         interpolation="bicubic" if found.interpolation == "bicubic" else "bilinear",
-        share=found.crop,
+        share=1.0 if found.is_squashed else found.crop,
     )
     return preprocess, Normalise(found.mean, found.std)
 

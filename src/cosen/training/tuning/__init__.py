@@ -84,6 +84,7 @@ def tune(
             data=data,
             objective=objective,
             progress=lambda done, of: progress("Reading images", done, of),
+            frozen=True,
         )
         config = with_defaults(config, task.mode)
         setting = make_setting(config, task)

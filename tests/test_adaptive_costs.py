@@ -319,10 +319,10 @@ def test_a_step_has_no_fields_of_the_other_kind():
         {field.name for field in fields(kind(COUNTS).step(torch.eye(3), torch.arange(3)))}
         for kind in (AdaptiveCosts, CostLearner)
     ]
-    shared = {"number", "val_error", "best_error", "accepted", "costs", "confusion"}
+    shared = {"number", "val_error", "best_error", "accepted", "confusion"}
     assert names == [
-        shared | {"tau", "margin"},
-        shared | {"cost_lr", "target_costs", "separability"},
+        shared | {"tau", "margin", "row", "diagonal", "error_term"},
+        shared | {"cost_lr", "cost_matrix", "target_costs", "separability"},
     ]
 
 

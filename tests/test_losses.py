@@ -1,4 +1,5 @@
 import copy
+import functools
 import math
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from torch import nn
 
 import cosen
 from cosen import functional as F
+from cosen.costs.step_files import step_tensors
 from cosen.errors import InputError
+from cosen.functional.reduction import ClassLoss
 
 COUNTS = [50, 20, 5]
 COSTS = F.frequency_matrix(F.class_frequencies(torch.tensor(COUNTS)))
@@ -263,3 +266,84 @@ def test_a_class_of_weight_zero_counts_for_nothing():
         cosen.FocalLoss(weight=[1, 0, 1])(LOGITS, TARGET),
         cosen.FocalLoss()(LOGITS[kept], TARGET[kept]),
     )
+
+
+LARGE_LOSSES = {
+    "cross_entropy": lambda: cosen.CostSensitiveCrossEntropyLoss(COSTS),
+    "hinge": lambda: cosen.CostSensitiveHingeLoss(COSTS),
+    "mse": lambda: cosen.CostSensitiveMSELoss(COSTS),
+    "balanced_softmax": lambda: cosen.BalancedSoftmaxLoss(COUNTS),
+    "ldam": lambda: cosen.LDAMLoss(COUNTS),
+    "adaptive": lambda: cosen.AdaptiveCosts(COUNTS, margin=2.0),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_LOSSES)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_large_batches_have_the_same_loss_and_derivatives(monkeypatch, name, reduction):
+    """They are computed together with their gradient, and with costs as a row and a diagonal."""
+    found = []
+    for is_large in (False, True):
+        least, most = (0, 0) if is_large else (10**9, 10**9)
+        monkeypatch.setattr("cosen.functional.losses.LARGE", least)
+        monkeypatch.setattr("cosen.functional.losses.SMALL", most)
+        monkeypatch.setattr(
+            "cosen.functional.losses.ClassLoss", functools.partial(ClassLoss, least=least)
+        )
+        loss = LARGE_LOSSES[name]()
+        loss.reduction = reduction
+        logits = LOGITS.double().requires_grad_()
+        value = loss(logits, TARGET)
+        (slope,) = torch.autograd.grad(value.sum(), logits, retain_graph=True)
+        (again,) = torch.autograd.grad(value.sum(), logits, create_graph=True)
+        found.append([value, slope, again])
+        if name != "hinge":  # its slope is constant
+            found[-1] += torch.autograd.grad(again.square().sum(), logits)
+    for small, large in zip(*found, strict=True):
+        torch.testing.assert_close(large, small)
+
+
+def test_a_share_too_small_for_float32_has_its_loss_in_a_large_batch(monkeypatch):
+    monkeypatch.setattr("cosen.functional.losses.LARGE", 0)
+    monkeypatch.setattr("cosen.functional.losses.ClassLoss", functools.partial(ClassLoss, least=0))
+    logits = torch.tensor([[0.0, 200.0, 0.0]], requires_grad=True)
+    value = cosen.BalancedSoftmaxLoss([1, 1, 1])(logits, torch.tensor([0]))
+    value.backward()
+    torch.testing.assert_close(value, torch.tensor(200.0))
+    torch.testing.assert_close(logits.grad, torch.tensor([[-1.0, 1.0, 0.0]]))
+
+
+def test_costs_that_change_in_place_are_noticed():
+    loss = cosen.CostSensitiveCrossEntropyLoss(torch.ones(3, 3))
+    before = loss(LOGITS, TARGET)
+    loss.costs[0, 1] = 0.5
+    changed = loss(LOGITS, TARGET)
+    assert changed != before
+    torch.testing.assert_close(changed, F.cost_sensitive_cross_entropy(LOGITS, TARGET, loss.costs))
+    loss.costs = torch.ones(3, 3)
+    assert loss(LOGITS, TARGET) == before
+    loss.costs[0, 0] = 2.0
+    with pytest.raises(InputError, match=r"costs must lie in \(0, 1\], but costs\[0, 0\] is 2"):
+        loss(LOGITS, TARGET)
+    balanced = cosen.BalancedSoftmaxLoss(COUNTS)
+    before = balanced(LOGITS, TARGET)
+    balanced.tau = 0.5
+    assert balanced(LOGITS, TARGET) != before
+
+
+def test_copies_do_not_contain_what_is_computed_again():
+    loss = cosen.CostSensitiveCrossEntropyLoss(COSTS)
+    loss(LOGITS, TARGET)
+    copied = copy.deepcopy(loss)
+    assert copied._seen == {}
+    assert copied(LOGITS, TARGET) == loss(LOGITS, TARGET)
+
+
+def test_learned_costs_of_thousands_of_classes_need_little_memory():
+    counts = torch.arange(1, 10_001)
+    costs = cosen.AdaptiveCosts(counts)
+    step = costs.step(torch.randn(500, 10_000), torch.randint(10_000, (500,)))
+    stored = step_tensors(step).values()
+    assert sum(tensor.numel() * tensor.element_size() for tensor in stored) < 200_000
+    assert sum(buffer.numel() for buffer in costs.buffers()) == 20_000
+    assert step.confusion.is_sparse

@@ -7,7 +7,7 @@ keep their precision if the network is converted to half precision.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -17,15 +17,30 @@ from cosen import functional as F
 from cosen.errors import InputError
 from cosen.functional.checks import (
     check_choice,
+    check_class_vector,
     check_costs,
     check_finite,
     check_fraction,
     check_misclassification_costs,
     check_not_negative,
     check_positive,
+    check_same_device,
     check_weight,
+    is_traced,
+    values_are_readable,
 )
 from cosen.functional.costs import RelativeTo
+from cosen.functional.losses import (
+    NO_MARGINS,
+    Margins,
+    hinge,
+    margin_cross_entropy,
+    squared_error,
+)
+from cosen.functional.rebalancing import balanced_softmax_margins, ldam_margins
+from cosen.functional.reduction import Batch, full_precision, prepare_batch
+
+Result = TypeVar("Result")
 
 Numbers = Tensor | Sequence[float] | Sequence[Sequence[float]]
 
@@ -70,6 +85,28 @@ class _Loss(nn.Module):
         check_choice(reduction, get_args(F.Reduction), name="reduction")
         self.reduction = reduction
         self.ignore_index = ignore_index
+        self._seen: dict[str, tuple[Tensor, tuple[object, ...], Any]] = {}
+
+    def _batch(self, logits: Tensor, target: Tensor) -> Batch:
+        return prepare_batch(
+            logits, target, reduction=self.reduction, ignore_index=self.ignore_index
+        )
+
+    def _unless_changed(
+        self, name: str, buffer: Tensor, compute: Callable[[], Result], *options: object
+    ) -> Result:
+        """Return what follows from a buffer and options; compute it again if they have changed."""
+        if is_traced() or buffer.is_inference():
+            return compute()
+        now = (buffer._version, *options)
+        seen = self._seen.get(name)
+        if seen is None or seen[0] is not buffer or seen[1] != now:
+            seen = self._seen[name] = buffer, now, compute()
+        found: Result = seen[2]
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_seen": {}}  # copies and files do not need it
 
     def _options(self) -> dict[str, Any]:
         return {"reduction": self.reduction, "ignore_index": self.ignore_index}
@@ -104,10 +141,39 @@ class _SmoothedLoss(_Loss):
 
 
 class CostSensitiveLoss(_SmoothedLoss):
-    """Base class: a loss with a cost matrix ξ, shape ``(C, C)``, in (0, 1]."""
+    """Base class: a loss with costs ξ in (0, 1], row = true class.
 
-    function: Callable[..., Tensor]
+    The costs are checked, and their logarithm is computed, only when they have changed.
+
+    Attributes:
+        costs: ξ, shape ``(C, C)``.
+    """
+
+    loss: Callable[..., Tensor] = staticmethod(margin_cross_entropy)
+    """Computes the loss of a prepared batch with checked costs or their margins."""
+
     costs: Tensor
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        batch = self._batch(logits, target)
+        check_same_device(self.costs, logits, name="costs", other="logits")
+        check_costs(self.costs, num_classes=batch.logits.shape[1], values=False)
+        margins = self._unless_changed("costs", self.costs, self._margins)
+        is_cross_entropy = self.loss is margin_cross_entropy
+        costs = margins if is_cross_entropy else full_precision(self.costs)
+        return self.loss(batch, costs, label_smoothing=self.label_smoothing)
+
+    def _margins(self) -> Margins:
+        """Return log ξ of checked costs."""
+        costs = full_precision(self.costs)
+        check_costs(costs, values=values_are_readable(costs))
+        if self.loss is not margin_cross_entropy or costs.requires_grad or is_traced():
+            return Margins(costs=costs)
+        return Margins(matrix=costs.log())
+
+
+class FixedCostLoss(CostSensitiveLoss):
+    """Base class: a cost-sensitive loss whose costs are a buffer. Changes in place are noticed."""
 
     def __init__(
         self,
@@ -123,13 +189,6 @@ class CostSensitiveLoss(_SmoothedLoss):
         matrix = _floats(costs, name="costs")
         check_costs(matrix)
         self.register_buffer("costs", matrix)
-
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return self.function(logits, target, self.costs, **self._options())
-
-
-class FixedCostLoss(CostSensitiveLoss):
-    """Base class: a cost-sensitive loss whose costs do not change."""
 
     @classmethod
     def from_class_counts(
@@ -150,19 +209,17 @@ class CostSensitiveCrossEntropyLoss(FixedCostLoss):
         tensor(1.4979)
     """
 
-    function = staticmethod(F.cost_sensitive_cross_entropy)
-
 
 class CostSensitiveHingeLoss(FixedCostLoss):
     """:func:`~cosen.functional.cost_sensitive_hinge` with its costs as a buffer."""
 
-    function = staticmethod(F.cost_sensitive_hinge)
+    loss = staticmethod(hinge)
 
 
 class CostSensitiveMSELoss(FixedCostLoss):
     """:func:`~cosen.functional.cost_sensitive_mse` with its costs as a buffer."""
 
-    function = staticmethod(F.cost_sensitive_mse)
+    loss = staticmethod(squared_error)
 
 
 class BalancedSoftmaxLoss(_SmoothedLoss):
@@ -188,9 +245,20 @@ class BalancedSoftmaxLoss(_SmoothedLoss):
         self.tau = tau
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return F.balanced_softmax(
-            logits, target, self.class_frequencies, tau=self.tau, **self._options()
+        batch = self._batch(logits, target)
+        check_class_vector(
+            self.class_frequencies,
+            num_classes=batch.logits.shape[1],
+            name="class_frequencies",
+            values=False,
         )
+        check_same_device(self.class_frequencies, logits, name="class_frequencies", other="logits")
+        frequencies = self.class_frequencies
+        margins = self._unless_changed("frequencies", frequencies, self._margins, self.tau)
+        return margin_cross_entropy(batch, margins, label_smoothing=self.label_smoothing)
+
+    def _margins(self) -> Margins:
+        return balanced_softmax_margins(self.class_frequencies, tau=self.tau)
 
 
 class LDAMLoss(_Loss):
@@ -221,15 +289,28 @@ class LDAMLoss(_Loss):
         self.scale = scale
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return F.ldam_loss(
-            logits,
-            target,
-            self.class_frequencies,
-            max_margin=self.max_margin,
-            scale=self.scale,
-            weight=self.weight,
-            **self._options(),
+        batch = self._batch(logits, target)
+        frequencies = self.class_frequencies
+        check_class_vector(
+            frequencies,
+            num_classes=batch.logits.shape[1],
+            name="class_frequencies",
+            values=False,
         )
+        check_same_device(frequencies, logits, name="class_frequencies", other="logits")
+        options = (self.max_margin, self.scale)
+        margins = self._unless_changed("frequencies", frequencies, self._margins, *options)
+        weight = self._unless_changed("weight", self.weight, self._weight)
+        return margin_cross_entropy(batch, margins, weight=weight, scale=self.scale)
+
+    def _weight(self) -> Tensor | None:
+        """Return the weights, or None if all are 1."""
+        if values_are_readable(self.weight) and bool((self.weight == 1).all()):
+            return None
+        return self.weight
+
+    def _margins(self) -> Margins:
+        return ldam_margins(self.class_frequencies, max_margin=self.max_margin, scale=self.scale)
 
 
 class FocalLoss(_Loss):
@@ -279,12 +360,9 @@ class ClassBalancedLoss(_SmoothedLoss):
         self.register_buffer("weight", weights)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return F.pairwise_margin_cross_entropy(
-            logits,
-            target,
-            self.weight.new_zeros(len(self.weight), len(self.weight)),
-            weight=self.weight,
-            **self._options(),
+        batch = self._batch(logits, target)
+        return margin_cross_entropy(
+            batch, NO_MARGINS, weight=self.weight, label_smoothing=self.label_smoothing
         )
 
 

@@ -1,5 +1,7 @@
 """Small run and study folders with known numbers, as written by training."""
 
+import math
+
 import numpy as np
 import torch
 
@@ -143,20 +145,22 @@ def record(epoch):
 
 
 def cost_step(number, classes=3, *, separability=True, strengths=None):
-    """A step whose costs are all 1 / number."""
+    """A step whose costs are all 1 / number; with strengths, only those of the true classes are."""
     ones = torch.ones(classes, classes)
     shared = {
         "number": number,
         "val_error": 0.5 / number,
         "best_error": 0.25,
         "accepted": number % 2 == 1,
-        "costs": ones / number,
         "confusion": torch.eye(classes),
     }
     if strengths:
-        return AdaptiveCostStep(**shared, **strengths)
+        diagonal = torch.full((classes,), -math.log(number))
+        costs = {"row": torch.zeros(classes), "diagonal": diagonal, "error_term": None}
+        return AdaptiveCostStep(**shared, **strengths, **costs)
     return PaperCostStep(
         **shared,
+        cost_matrix=ones / number,
         cost_lr=0.3,
         target_costs=ones / (10 * number),
         separability=ones * number if separability else None,

@@ -17,8 +17,14 @@ from cosen import functional as F
 from cosen.costs.learned import CostStep, LearnedCosts
 from cosen.costs.objective import Objective, validation_rates
 from cosen.errors import InputError
-from cosen.functional.checks import check_class_vector, check_not_negative, check_number
+from cosen.functional.checks import (
+    check_class_vector,
+    check_not_negative,
+    check_number,
+    check_same_device,
+)
 from cosen.functional.costs import FLOOR
+from cosen.functional.losses import Margins, margin_cross_entropy
 from cosen.losses import Numbers, as_numbers
 
 SIGNIFICANT = 2.0
@@ -28,6 +34,9 @@ MAX_TAU = 3.0
 
 MAX_MARGIN = 8.0
 """Largest learned m: half of 16, the scale of cosine outputs. Features cannot reach a wider one."""
+
+LOWEST = 2 * math.log(FLOOR)
+"""Smallest log ξ relative to the most frequent class."""
 
 PSEUDO_SAMPLES = 4.0
 """Samples of the average class that are added to the validation errors of each class."""
@@ -39,6 +48,13 @@ class AdaptiveCostStep(CostStep):
 
     tau: float  # τ after the step
     margin: float  # m after the step
+    row: Tensor  # log ξ of each output, shape (C,)
+    diagonal: Tensor  # added to log ξ of the true class, shape (C,)
+    error_term: Tensor | None  # added to log ξ of each pair, shape (C, C); None if it is not used
+
+    @property
+    def costs(self) -> Tensor:
+        return costs_of(self.row, self.diagonal, self.error_term)
 
 
 class AdaptiveCosts(LearnedCosts):
@@ -78,10 +94,10 @@ class AdaptiveCosts(LearnedCosts):
         (0.0, 1.0, 1.1)
     """
 
-    function = staticmethod(F.cost_sensitive_cross_entropy)
     state_names = ("tau", "margin")
     frequency_term: Tensor
     rarity: Tensor
+    error_term: Tensor | None
 
     def __init__(
         self,
@@ -126,7 +142,33 @@ class AdaptiveCosts(LearnedCosts):
         self.margin_scale = margin_scale
         self.errors = errors
         self.cost_lr = cost_lr
-        self._set_costs(None)
+        pairs = torch.zeros(len(counts), len(counts)) if errors else None
+        self.register_buffer("error_term", pairs)
+
+    @property
+    def costs(self) -> Tensor:  # type: ignore[override]
+        """ξ, each row relative to its largest cost, shape ``(C, C)``; computed on each access."""
+        return costs_of(*self._row_and_diagonal(), self.error_term)
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        self._check_outputs(logits)
+        batch = self._batch(logits, target)
+        check_same_device(self.frequency_term, logits, name="costs", other="logits")
+        source = self.frequency_term if self.error_term is None else self.error_term
+        margins = self._unless_changed("costs", source, self._margins, self.tau, self.margin)
+        return margin_cross_entropy(batch, margins, label_smoothing=self.label_smoothing)
+
+    def _margins(self) -> Margins:
+        row, diagonal = self._row_and_diagonal()
+        if self.error_term is None:
+            return Margins.of_row(row, diagonal)
+        return Margins(matrix=costs_of(row, diagonal, self.error_term).log())
+
+    def _row_and_diagonal(self) -> tuple[Tensor, Tensor]:
+        """Return log ξ of each output, and what is added for the true class."""
+        row = self.tau * self.frequency_term
+        row = (row - row.max()).clamp(min=LOWEST)
+        return row, (row - self.margin * self.rarity).clamp(min=LOWEST) - row
 
     @torch.no_grad()
     def step(
@@ -144,7 +186,8 @@ class AdaptiveCosts(LearnedCosts):
         logits, target, _ = self._validation(logits, target)
         logits = logits.float()
         counts, error, accepted = self._evaluate(logits, target)
-        weights = self.objective.class_importance(counts.sum(1).clamp(min=1))[target]
+        samples = target.bincount(minlength=self.num_classes)
+        weights = self.objective.class_importance(samples.clamp(min=1))[target]
         weights = weights / weights.sum()  # of each sample in the objective, shape (V,)
         if self.learn_tau:
             change = self._tau_change(logits, target, weights)
@@ -153,17 +196,22 @@ class AdaptiveCosts(LearnedCosts):
             correct = float((weights * (logits.argmax(1) == target)).sum())
             odds = max(0.0, _log_odds(correct, len(target)))
             self.margin = min(MAX_MARGIN, self.margin_scale * odds)
-        self._set_costs(counts if self.errors else None)
+        if self.error_term is not None:
+            rates = _shrunk_rates(counts.to_dense())
+            self.error_term.copy_(-self.errors * 2 * (rates - 1).square())
         self.steps += 1
+        row, diagonal = self._row_and_diagonal()
         return AdaptiveCostStep(
             number=self.steps,
             val_error=error,
             best_error=self.best_error,
             accepted=accepted,
-            costs=self.costs.clone(),
             confusion=validation_rates(counts),
             tau=self.tau,
             margin=self.margin,
+            row=row,
+            diagonal=diagonal,
+            error_term=None if self.error_term is None else self.error_term.clone(),
         )
 
     def _tau_change(self, logits: Tensor, target: Tensor, weights: Tensor) -> float:
@@ -184,15 +232,20 @@ class AdaptiveCosts(LearnedCosts):
             return float(changes[-1])
         return float(changes[left.index(min(left))])
 
-    def _set_costs(self, counts: Tensor | None) -> None:
-        """Compute ξ from τ and m, each row relative to its largest cost."""
-        classes = len(self.costs)
-        log_costs = (self.tau * self.frequency_term).expand(classes, classes)
-        log_costs = log_costs - torch.diag(self.margin * self.rarity)
-        if counts is not None:
-            log_costs = log_costs - self.errors * 2 * (_shrunk_rates(counts) - 1).square()
-        log_costs = log_costs - log_costs.amax(1, keepdim=True)
-        self.costs.copy_(log_costs.exp().clamp(min=FLOOR**2))
+
+def costs_of(row: Tensor, diagonal: Tensor, error_term: Tensor | None = None) -> Tensor:
+    """Return ξ, each row relative to its largest cost, shape ``(C, C)``.
+
+    Example:
+        >>> costs_of(torch.tensor([0.0, -1.0]), torch.tensor([0.0, -1.0]))
+        tensor([[1.0000, 0.3679],
+                [1.0000, 0.1353]])
+    """
+    log_costs = row + torch.diag(diagonal)
+    if error_term is not None:
+        log_costs += error_term
+    log_costs -= log_costs.amax(1, keepdim=True)
+    return log_costs.exp_().clamp_(min=FLOOR**2)
 
 
 def _log_odds(share: float, samples: int) -> float:

@@ -4,6 +4,7 @@ Create ``learner = CostLearner(class_counts)``, use ``learner(logits, target)`` 
 call ``learner.step(val_logits, val_target, val_features)`` after each epoch.
 """
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -17,6 +18,7 @@ from cosen.costs.objective import Objective, validation_rates
 from cosen.errors import InputError
 from cosen.functional.checks import (
     check_choice,
+    check_gaussian,
     check_misclassification_costs,
     check_number,
     check_tensor,
@@ -30,6 +32,12 @@ from cosen.losses import (
     Numbers,
     as_numbers,
 )
+
+_log = logging.getLogger("cosen")
+
+MATRICES = 6
+"""Matrices of a step: costs and their logarithm, and for a moment the target, the errors and the
+result."""
 
 Acceptance = Literal["shrink", "revert", "always"]
 LossName = Literal["cross_entropy", "hinge", "mse"]
@@ -45,8 +53,13 @@ class PaperCostStep(CostStep):
     """Result of a step of :class:`CostLearner`."""
 
     cost_lr: float  # γ_ξ of the step
+    cost_matrix: Tensor  # ξ after the step, shape (C, C)
     target_costs: Tensor  # T, shape (C, C)
     separability: Tensor | None  # S, shape (C, C); None if it is not used
+
+    @property
+    def costs(self) -> Tensor:
+        return self.cost_matrix
 
 
 class CostLearner(LearnedCosts):
@@ -87,9 +100,9 @@ class CostLearner(LearnedCosts):
     """
 
     state_names = ("cost_lr",)
-    frequency_matrix: Tensor
-    previous_costs: Tensor
-    separability: Tensor
+    frequencies: Tensor
+    previous_costs: Tensor | None  # only to revert a step
+    separability: Tensor | None  # only if it is used
     misclassification_costs: Tensor | None
 
     def __init__(
@@ -138,16 +151,25 @@ class CostLearner(LearnedCosts):
             label_smoothing=label_smoothing,
             ignore_index=ignore_index,
         )
-        self.function = LOSSES[loss].function
+        self.loss = LOSSES[loss].loss
+        if classes > F.MANY_CLASSES:
+            _log.warning(
+                "costs of %d x %d pairs of classes need up to %.1f GB of memory: AdaptiveCosts "
+                "need none of it",
+                *(classes, classes, MATRICES * 4 * classes**2 / 2**30),
+            )
+        self.register_buffer("costs", torch.ones(classes, classes))
         given = None
         if misclassification_costs is not None:
             name = "misclassification_costs"
             given = as_numbers(misclassification_costs, name=name).float()
             check_misclassification_costs(given, num_classes=classes, name=name)
         self.register_buffer("misclassification_costs", given)
-        self.register_buffer("frequency_matrix", F.frequency_matrix(frequencies))
-        self.register_buffer("previous_costs", torch.ones(classes, classes))
-        self.register_buffer("separability", torch.ones(classes, classes))
+        self.register_buffer("frequencies", frequencies)
+        matrix = torch.ones(classes, classes)
+        uses_separability = math.isfinite(separability_std)
+        self.register_buffer("previous_costs", matrix.clone() if acceptance == "revert" else None)
+        self.register_buffer("separability", matrix.clone() if uses_separability else None)
         self.acceptance = acceptance
         self.shrink = shrink
         self.separability_mean, self.separability_std = separability_mean, separability_std
@@ -156,7 +178,11 @@ class CostLearner(LearnedCosts):
         self.floor = floor
         self.misclassification_weight = misclassification_weight
         self.cost_lr = cost_lr
-        self._target_costs(self.costs / classes)  # checks the means and deviations
+        for name, mean, std in (
+            ("separability", separability_mean, separability_std),
+            ("confusion", confusion_mean, confusion_std),
+        ):
+            check_gaussian(mean, std, name=name)
 
     @property
     def needs_features(self) -> bool:
@@ -177,17 +203,19 @@ class CostLearner(LearnedCosts):
         if self.needs_features and self.steps % self.separability_every == 0:
             separability = self._separability(features, target, kept)
         counts, error, accepted = self._evaluate(logits, target)
+        counts = counts.to_dense()
         if not accepted and self.acceptance != "always":
             self.cost_lr *= self.shrink
-        if not accepted and self.acceptance == "revert":
+        if not accepted and self.previous_costs is not None:
             self.costs.copy_(self.previous_costs)
-        if separability is not None:
+        if separability is not None and self.separability is not None:
             self.separability.copy_(separability)
             self._warn_missing_classes(counts.sum(1), least=2, what="separability")
         self._warn_missing_classes(counts.sum(1), least=1, what="errors")
         confusion = validation_rates(counts)
         goal = self._target_costs(confusion)
-        self.previous_costs.copy_(self.costs)
+        if self.previous_costs is not None:
+            self.previous_costs.copy_(self.costs)
         self.costs.copy_(F.step_costs(self.costs, goal, cost_lr=self.cost_lr, floor=self.floor))
         self.steps += 1
         return PaperCostStep(
@@ -195,11 +223,11 @@ class CostLearner(LearnedCosts):
             val_error=error,
             best_error=self.best_error,
             accepted=accepted,
-            costs=self.costs.clone(),
             confusion=confusion,
             cost_lr=self.cost_lr,
+            cost_matrix=self.costs.clone(),
             target_costs=goal,
-            separability=self.separability.clone() if self.needs_features else None,
+            separability=None if self.separability is None else self.separability.clone(),
         )
 
     def _separability(self, features: Tensor | None, target: Tensor, kept: Tensor) -> Tensor:
@@ -211,13 +239,13 @@ class CostLearner(LearnedCosts):
             raise InputError(
                 f"step() needs features of {len(kept)} samples, but was given {len(features)}"
             )
-        features = features.to(self.costs.device)[kept]
-        return F.class_separability(features, target, num_classes=len(self.costs))
+        features = features.to(self.device)[kept]
+        return F.class_separability(features, target, num_classes=self.num_classes)
 
     def _target_costs(self, confusion: Tensor) -> Tensor:
         goal = F.target_costs(
-            self.frequency_matrix,
-            self.separability if self.needs_features else None,
+            F.frequency_matrix(self.frequencies),
+            self.separability,
             confusion,
             separability_mean=self.separability_mean,
             separability_std=self.separability_std,

@@ -12,7 +12,7 @@ from torch import Tensor
 from cosen import functional as F
 from cosen.costs.objective import Objective
 from cosen.errors import InputError
-from cosen.functional.checks import check_tensor
+from cosen.functional.checks import check_logit_values, check_tensor
 from cosen.functional.reduction import prepare_batch
 from cosen.losses import CostSensitiveLoss, Numbers
 
@@ -28,23 +28,27 @@ class CostStep:
         val_error: E_val, the validation error before the step.
         best_error: Lowest validation error so far.
         accepted: Whether the error is not above the lowest earlier error.
-        costs: ξ after the step, shape ``(C, C)``.
-        confusion: R, row rates on the validation split, shape ``(C, C)``.
+        confusion: R, row rates on the validation split, shape ``(C, C)``; a sparse tensor if there
+            are more than 1,000 classes.
     """
 
     number: int
     val_error: float
     best_error: float
     accepted: bool
-    costs: Tensor
     confusion: Tensor
+
+    @property
+    def costs(self) -> Tensor:
+        """ξ after the step, shape ``(C, C)``."""
+        raise NotImplementedError
 
 
 class LearnedCosts(CostSensitiveLoss, ABC):
     """Base class: a cost-sensitive loss with a :meth:`step` of the costs after each epoch.
 
     Args:
-        num_classes: Number of classes C. The costs start at 1.
+        num_classes: Number of classes C.
         objective: What the validation error measures, see :class:`~cosen.costs.Objective`.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         label_smoothing: As in the other losses.
@@ -64,15 +68,18 @@ class LearnedCosts(CostSensitiveLoss, ABC):
         ignore_index: int,
     ) -> None:
         super().__init__(
-            torch.ones(num_classes, num_classes),
-            reduction=reduction,
-            label_smoothing=label_smoothing,
-            ignore_index=ignore_index,
+            reduction=reduction, label_smoothing=label_smoothing, ignore_index=ignore_index
         )
+        self.num_classes = num_classes
         self.objective = Objective.of(objective, num_classes=num_classes)
         self.best_error = math.inf
         self.steps = 0
         self._warned: set[str] = set()
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the costs."""
+        return next(self.buffers()).device
 
     @property
     def needs_features(self) -> bool:
@@ -107,32 +114,38 @@ class LearnedCosts(CostSensitiveLoss, ABC):
         check_tensor(logits, name="logits")
         check_tensor(target, name="target")
         self._check_outputs(logits)
-        if logits.is_meta or target.is_meta or self.costs.is_meta:
+        if logits.is_meta or target.is_meta or self.device.type == "meta":
             raise InputError("step() needs values, but a tensor is on the device meta")
         if target.is_floating_point():
             raise InputError(f"target of step() must be class indices, but is {target.dtype}")
         batch = prepare_batch(  # on the CPU, where values are checked too
             logits.detach().cpu(), target.cpu(), reduction="none", ignore_index=self.ignore_index
         )
+        check_logit_values(batch.given)
         kept = batch.target != self.ignore_index
         if not bool(kept.any()):
             raise InputError("the validation split has no samples: learned costs need some")
-        device = self.costs.device
+        device = self.device
         return batch.logits[kept].to(device), batch.target[kept].to(device), kept.to(device)
 
     def _check_outputs(self, logits: Tensor) -> None:
-        classes = len(self.costs)
         if isinstance(logits, Tensor) and logits.ndim:
             outputs = logits.shape[min(1, logits.ndim - 1)]
-            if outputs != classes:
+            if outputs != self.num_classes:
                 raise InputError(
-                    f"the network has {outputs} outputs, but there are costs for {classes} "
-                    "classes: pass as many class counts as the network has outputs"
+                    f"the network has {outputs} outputs, but there are costs for "
+                    f"{self.num_classes} classes: pass as many class counts as the network has "
+                    "outputs"
                 )
 
     def _evaluate(self, logits: Tensor, target: Tensor) -> tuple[Tensor, float, bool]:
         """Return the confusion counts, the validation error, and whether it is accepted."""
-        counts = F.confusion_matrix(target, logits.argmax(1), num_classes=len(self.costs))
+        counts = F.confusion_matrix(
+            target,
+            logits.argmax(1),
+            num_classes=self.num_classes,
+            sparse=self.num_classes > F.MANY_CLASSES,
+        )
         error = self.objective.error(counts)
         accepted = error <= self.best_error
         self.best_error = min(error, self.best_error)

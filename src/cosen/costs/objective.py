@@ -93,7 +93,7 @@ class Objective:
         """Return E_val of a confusion matrix of counts, between 0 (perfect) and 1.
 
         Args:
-            confusion: Counts, row = true class, shape ``(C, C)``.
+            confusion: Counts, row = true class, shape ``(C, C)``; may be sparse.
 
         Example:
             >>> Objective.of("balanced").error(torch.tensor([[9, 1], [1, 1]]))
@@ -103,33 +103,41 @@ class Objective:
             return 1 - float(F.overall_accuracy(confusion.double()))
         if self.name == "balanced":
             return 1 - float(F.mean_recall(confusion.double()))
+        costs, counts = self._costs_and_counts(confusion)
+        return float((counts * costs).sum() / counts.sum() / self.matrix.max())
+
+    def _costs_and_counts(self, confusion: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the costs and the counts of pairs of classes, the occurring ones if sparse."""
         costs = self.matrix.to(confusion.device, torch.float64)
-        return float((confusion * costs).sum() / confusion.sum() / costs.max())
+        if not confusion.is_sparse:
+            return costs, confusion.double()
+        rows, columns = confusion.indices()
+        return costs[rows, columns], confusion.values().double()
 
     def noise(self, confusion: Tensor) -> float:
         """Return the standard error of :meth:`error` over samples.
 
         Args:
-            confusion: Counts, row = true class, shape ``(C, C)``.
+            confusion: Counts, row = true class, shape ``(C, C)``; may be sparse.
 
         Example:
             >>> round(Objective.of("balanced").noise(torch.tensor([[9, 1], [1, 1]])), 2)
             0.18
         """
-        counts = confusion.double()
-        totals = counts.sum(1)
+        right, totals, _ = F.confusion_sums(confusion.double())
         if self.name == "balanced":
             present = totals > 0
-            right, samples = counts.diagonal()[present], totals[present]
+            right, samples = right[present], totals[present]
             recall = (right + 0.5) / (samples + 1)  # a class with one sample is uncertain
             variances = recall * (1 - recall) / samples
             return float(variances.sum().sqrt() / present.sum())
         if self.name == "costs":
-            costs = self.matrix.to(counts.device, torch.float64) / self.matrix.max()
+            costs, counts = self._costs_and_counts(confusion)
+            costs = costs / self.matrix.max()
             mean = (counts * costs).sum() / totals.sum()
             variance = (counts * (costs - mean).square()).sum() / totals.sum()
         else:
-            right_share = counts.diagonal().sum() / totals.sum()
+            right_share = right.sum() / totals.sum()
             variance = right_share * (1 - right_share)
         return float((variance / totals.sum()).sqrt())
 
@@ -162,9 +170,12 @@ BALANCED = Objective("balanced")
 def validation_rates(counts: Tensor) -> Tensor:
     """Return R, the row rates of a confusion matrix of counts, shape ``(C, C)``.
 
-    A class without validation samples gets the mean recall and error rate of the others.
+    A class without validation samples gets the mean recall and error rate of the others, unless the
+    counts are sparse.
     """
     rates = F.confusion_rates(counts)
+    if rates.is_sparse:
+        return rates
     absent = counts.sum(1) == 0
     if bool(absent.all()):
         return rates

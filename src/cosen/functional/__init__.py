@@ -19,12 +19,15 @@ from cosen.functional.losses import (
     pairwise_margin_cross_entropy,
 )
 from cosen.functional.metrics import (
+    MANY_CLASSES,
     CalibrationBins,
+    ConfusionSums,
     calibration_bins,
     class_precision,
     class_recall,
     confusion_matrix,
     confusion_rates,
+    confusion_sums,
     expected_calibration_error,
     g_mean,
     macro_f1,
@@ -47,7 +50,9 @@ from cosen.functional.reduction import Reduction
 from cosen.functional.separability import class_separability
 
 __all__ = [
+    "MANY_CLASSES",
     "CalibrationBins",
+    "ConfusionSums",
     "Reduction",
     "balanced_softmax",
     "bayes_decision",
@@ -60,6 +65,7 @@ __all__ = [
     "class_separability",
     "confusion_matrix",
     "confusion_rates",
+    "confusion_sums",
     "cost_objective",
     "cost_sensitive_cross_entropy",
     "cost_sensitive_hinge",

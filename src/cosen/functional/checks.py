@@ -18,9 +18,12 @@ from cosen.errors import InputError
 
 def values_are_readable(tensor: Tensor) -> bool:
     """Return whether reading the values of ``tensor`` is possible and cheap."""
-    return (
-        tensor.device.type == "cpu" and not torch.compiler.is_compiling() and not is_transforming()
-    )
+    return tensor.device.type == "cpu" and not is_traced()
+
+
+def is_traced() -> bool:
+    """Return whether ``torch.compile`` or a transform of ``torch.func`` runs the code."""
+    return torch.compiler.is_compiling() or is_transforming()
 
 
 def is_transforming() -> bool:
@@ -39,7 +42,7 @@ def check_tensor(tensor: Tensor, *, name: str) -> None:
 
 
 def check_logits(logits: Tensor) -> None:
-    """Require floating ``(B, C)``, ``(B, C, d1, ...)`` or ``(C,)`` without NaN or +inf."""
+    """Require floating ``(B, C)``, ``(B, C, d1, ...)`` or ``(C,)``."""
     check_tensor(logits, name="logits")
     class_dim = min(1, logits.ndim - 1)
     if logits.ndim == 0 or logits.shape[class_dim] == 0:
@@ -49,6 +52,11 @@ def check_logits(logits: Tensor) -> None:
         )
     if not logits.is_floating_point():
         raise InputError(f"logits must be floating point, but are {logits.dtype}")
+
+
+def check_logit_values(logits: Tensor) -> None:
+    """Require checked logits without NaN or +inf, if their values can be read."""
+    class_dim = min(1, logits.ndim - 1)
     if values_are_readable(logits) and logits.numel() and not bool(logits.amax() < math.inf):
         index = (~(logits < math.inf)).any(dim=class_dim).nonzero()[0].tolist()
         bad = logits.movedim(class_dim, -1)[tuple(index)]
@@ -59,12 +67,16 @@ def check_logits(logits: Tensor) -> None:
         )
 
 
-def check_target(target: Tensor, logits: Tensor, *, ignore_index: int) -> None:
-    """Require class indices or probabilities that fit checked logits."""
+def check_target(target: Tensor, logits: Tensor, *, ignore_index: int) -> bool:
+    """Require class indices or probabilities that fit checked logits.
+
+    Returns:
+        Whether the values were read and no sample is ignored.
+    """
     check_same_device(target, logits, name="target", other="logits")
     if target.is_floating_point():
         _check_probabilities(target, logits)
-        return
+        return False
     if target.dtype == torch.bool or target.is_complex():
         raise InputError(f"target must be class indices or probabilities, but is {target.dtype}")
     classes = logits.shape[min(1, logits.ndim - 1)]
@@ -75,9 +87,10 @@ def check_target(target: Tensor, logits: Tensor, *, ignore_index: int) -> None:
             f"{tuple(logits.shape)}, but has {tuple(target.shape)}"
         )
     if values_are_readable(target) and target.numel():
-        low, high = torch.aminmax(target)
-        if int(low) >= 0 and int(high) < classes:
-            return  # fast; below, samples may be ignored
+        ends = torch.aminmax(target)
+        low, high = ends.min.item(), ends.max.item()
+        if low >= 0 and high < classes:
+            return not low <= ignore_index <= high
         indices = target.long()  # small integer dtypes cannot hold -100 or 256
         outside = (indices != ignore_index) & ((indices < 0) | (indices >= classes))
         if bool(outside.any()):
@@ -86,6 +99,7 @@ def check_target(target: Tensor, logits: Tensor, *, ignore_index: int) -> None:
                 f"target must lie in 0..{classes - 1} for {classes} classes, "
                 f"but {_sample(index)} has {int(target[tuple(index)])}"
             )
+    return False
 
 
 def _check_probabilities(target: Tensor, logits: Tensor) -> None:
@@ -273,6 +287,14 @@ def check_finite(value: float, *, name: str) -> None:
     check_number(value, name=name)
     if not -math.inf < value < math.inf:
         raise InputError(f"{name} must be finite, but is {value:g}")
+
+
+def check_gaussian(mean: float, std: float, *, name: str) -> None:
+    """Require the mean and the standard deviation of a factor of the target T."""
+    if not math.isfinite(mean) or not std > 0:
+        raise InputError(
+            f"{name}_mean must be finite and {name}_std positive, but they are {mean} and {std}"
+        )
 
 
 def check_not_negative(value: float, *, name: str) -> None:

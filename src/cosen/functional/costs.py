@@ -3,7 +3,6 @@
 Row = true class, column = output, everywhere.
 """
 
-import math
 from typing import Literal, get_args
 
 import torch
@@ -14,6 +13,7 @@ from cosen.functional.checks import (
     check_class_vector,
     check_costs,
     check_finite_matrix,
+    check_gaussian,
     check_misclassification_costs,
     check_not_negative,
     check_positive,
@@ -136,10 +136,7 @@ def target_costs(
         ("separability", separability, separability_mean, separability_std),
         ("confusion", confusion, confusion_mean, confusion_std),
     ):
-        if not math.isfinite(mean) or not std > 0:
-            raise InputError(
-                f"{name}_mean must be finite and {name}_std positive, but they are {mean} and {std}"
-            )
+        check_gaussian(mean, std, name=name)
         if matrix is None:
             continue
         check_same_device(matrix, frequency_matrix, name=name, other="frequency_matrix")

@@ -9,22 +9,32 @@ smoothed targets. If samples have many classes and the margins in a row differ b
 cross-entropies need only one matrix product.
 """
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from cosen.functional.checks import (
     check_costs,
     check_fraction,
+    check_logit_values,
     check_margins,
     check_same_device,
     values_are_readable,
 )
 from cosen.functional.reduction import (
+    LARGE,
     Batch,
+    ClassLoss,
     Reduction,
+    WithGradient,
     batch_loss,
+    checked_weight,
+    finite_or_error,
     full_precision,
     prepare_batch,
     without_autocast,
@@ -33,6 +43,12 @@ from cosen.functional.reduction import (
 WIDE = 40.0
 """Largest difference of margins in a row for which float32 can add their exponentials. The second
 derivatives, which divide by the square of the sum, set the limit."""
+
+UNDERFLOW = 80.0
+"""Losses from which the softmax of the true class is too small for float32."""
+
+SMALL = 512
+"""Classes up to which a matrix of margins is cheap."""
 
 
 def pairwise_margin_cross_entropy(
@@ -75,49 +91,175 @@ def pairwise_margin_cross_entropy(
     check_same_device(margins, logits, name="margins", other="logits")
     check_margins(margins, num_classes=batch.logits.shape[1])
     return margin_cross_entropy(
-        batch, margins.__getitem__, weight=weight, label_smoothing=label_smoothing
+        batch, Margins(matrix=margins), weight=weight, label_smoothing=label_smoothing
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """Margins Δ of each pair of true class p and output n, in one of three forms.
+
+    Attributes:
+        matrix: Δ, shape ``(C, C)``.
+        costs: ξ, shape ``(C, C)``, for Δ = log ξ. Only the rows that are needed are converted.
+        row: Δ[p, n] = row[n], shape ``(C,)``.
+        diagonal: Added to Δ[p, p] of ``row``, shape ``(C,)``.
+    """
+
+    matrix: Tensor | None = None
+    costs: Tensor | None = None
+    row: Tensor | None = None
+    diagonal: Tensor | None = None
+
+    @classmethod
+    def of_row(cls, row: Tensor, diagonal: Tensor | None = None) -> Self:
+        """Create margins from a row and a diagonal.
+
+        With few classes they become a matrix, because one gather is faster than two additions.
+        """
+        if diagonal is None or len(row) > SMALL:
+            return cls(row=row, diagonal=diagonal)
+        return cls(matrix=row + torch.diag(diagonal))
+
+    def of_classes(self, classes: Tensor) -> Tensor:
+        """Return the rows of true classes ``(K,)``, shape ``(K, C)``."""
+        if self.matrix is not None:
+            return self.matrix.index_select(0, classes)
+        if self.costs is not None:
+            return self.costs.index_select(0, classes).log()
+        assert self.row is not None
+        rows = self.row.expand(len(classes), -1)
+        if self.diagonal is None:
+            return rows
+        return rows.scatter_add(1, classes[:, None], self.diagonal[classes[:, None]])
+
+    def added(self, outputs: Tensor, classes: Tensor, *, scale: float = 1.0) -> Tensor:
+        """Add the margins to outputs ``(K, C)`` times ``scale``, of true classes ``(K,)``."""
+        if self.row is None:
+            return torch.add(self.of_classes(classes).to(outputs.dtype), outputs, alpha=scale)
+        outputs = torch.add(self.row.to(outputs.dtype), outputs, alpha=scale)
+        if self.diagonal is None:
+            return outputs
+        index = classes[:, None]
+        return outputs.scatter_add(1, index, self.diagonal[index].to(outputs.dtype))
+
+    def new_sum(self, outputs: Tensor, classes: Tensor, *, scale: float = 1.0) -> Tensor:
+        """As :meth:`added`, with one new matrix and no gradient."""
+        if self.row is None:
+            rows = self.of_classes(classes)
+            if rows.dtype == outputs.dtype:
+                return rows.add_(outputs, alpha=scale)
+            return torch.add(rows.to(outputs.dtype), outputs, alpha=scale)
+        total = torch.add(self.row.to(outputs.dtype), outputs, alpha=scale)
+        if self.diagonal is not None:
+            index = classes[:, None]
+            total.scatter_add_(1, index, self.diagonal.take(index).to(outputs.dtype))
+        return total
+
+    @property
+    def requires_grad(self) -> bool:
+        tensors = (self.matrix, self.costs, self.row, self.diagonal)
+        return any(tensor is not None and tensor.requires_grad for tensor in tensors)
+
+
+NO_MARGINS = Margins()
 
 
 def margin_cross_entropy(
     batch: Batch,
-    rows_of_margins: Callable[[Tensor], Tensor],
+    margins: Margins,
     *,
     weight: Tensor | None = None,
     label_smoothing: float = 0.0,
+    scale: float = 1.0,
 ) -> Tensor:
     """:func:`pairwise_margin_cross_entropy` of a prepared batch and checked margins.
 
-    ``rows_of_margins`` maps classes ``(K,)`` to their rows ``(K, C)``, so only the rows that are
-    needed are computed.
+    The logits are multiplied by ``scale`` before the margins are added.
     """
     check_fraction(label_smoothing, name="label_smoothing")
-    # cross-entropy ignores the shift, but margins added to large logits would lose digits
-    shifted = batch.logits - batch.logits.detach().amax(1, keepdim=True)
 
-    def loss_of_class(outputs: Tensor, classes: Tensor) -> Tensor:
-        margins = rows_of_margins(classes).to(outputs.dtype)
-        return torch.nn.functional.cross_entropy(
-            outputs + margins, classes, label_smoothing=label_smoothing, reduction="none"
-        )
+    def moved(outputs: Tensor, classes: Tensor) -> Tensor:
+        if margins is NO_MARGINS:
+            return outputs
+        if not batch.is_moderate:
+            # cross-entropy ignores the shift, but margins added to large logits would lose digits
+            outputs = outputs - outputs.detach().amax(1, keepdim=True)
+        return margins.added(outputs, classes, scale=scale)
+
+    def plain(outputs: Tensor, classes: Tensor) -> Tensor:
+        sums = moved(outputs, classes)
+        return cross_entropy(sums, classes, label_smoothing=label_smoothing, reduction="none")
+
+    def with_gradient(outputs: Tensor, classes: Tensor) -> WithGradient:
+        table, index = margins.new_sum(outputs, classes, scale=scale), classes.unsqueeze(1)
+        torch.softmax(table, 1, out=table)
+        won = table.gather(1, index)
+        table.scatter_(1, index, won - 1)
+        losses = won.log_().squeeze(1).neg_()
+        if not losses.amax().item() < UNDERFLOW:
+            losses = plain(outputs, classes)
+        return losses, table if scale == 1 else table.mul_(scale)
+
+    is_fused = not (label_smoothing or margins.requires_grad or margins is NO_MARGINS)
+    of_class = ClassLoss(plain, with_gradient if is_fused else None)
 
     def losses_of_all(outputs: Tensor) -> Tensor | None:
-        classes = torch.arange(outputs.shape[1], device=outputs.device)
-        margins = rows_of_margins(classes).to(outputs.dtype)
-        lowered = margins - margins.amax(1, keepdim=True)  # does not change the loss
-        if not bool(lowered.amin() > -WIDE):
-            return None
-        with without_autocast(outputs.device):
-            log_sums = (outputs.exp() @ lowered.exp().T).log()
-        won = outputs + lowered.diagonal()
-        if label_smoothing:
-            mean = outputs.mean(1, keepdim=True) + lowered.mean(1)
-            won = (1 - label_smoothing) * won + label_smoothing * mean
-        return log_sums - won
+        return _losses_of_all(scale * outputs, margins, label_smoothing)
 
-    return batch_loss(
-        batch._replace(logits=shifted), loss_of_class, losses_of_all=losses_of_all, weight=weight
-    )
+    is_native = weight is None or not label_smoothing
+    is_large = batch.logits.numel() >= LARGE and is_fused
+    if batch.is_moderate and is_native and not is_large:
+        # one call of cross_entropy also weights and reduces
+        loss = cross_entropy(
+            moved(batch.logits, batch.target),
+            batch.target,
+            weight=None if weight is None else checked_weight(weight, batch.logits),
+            label_smoothing=label_smoothing,
+            reduction=batch.reduction,
+        )
+        if weight is None or batch.reduction != "mean" or math.isfinite(loss.item()):
+            loss = loss.reshape(batch.shape) if batch.reduction == "none" else loss
+            return finite_or_error(loss, batch)
+    return batch_loss(batch, of_class, losses_of_all=losses_of_all, weight=weight)
+
+
+def _losses_of_all(outputs: Tensor, margins: Margins, label_smoothing: float) -> Tensor | None:
+    """Losses of every true class, shape ``(N, C)``; None if float32 would lose digits."""
+    outputs = outputs - outputs.detach().amax(1, keepdim=True)
+    classes = torch.arange(outputs.shape[1], device=outputs.device)
+    if margins is NO_MARGINS:
+        margins = Margins(row=outputs.new_zeros(len(classes)))
+    if margins.row is not None and len(classes) > SMALL:
+        return _losses_of_all_with_row(outputs, margins, label_smoothing)
+    rows = margins.of_classes(classes).to(outputs.dtype)
+    lowered = rows - rows.amax(1, keepdim=True)  # does not change the loss
+    if not bool(lowered.amin() > -WIDE):
+        return None
+    with without_autocast(outputs.device):
+        log_sums = (outputs.exp() @ lowered.exp().T).log()
+    won = outputs + lowered.diagonal()
+    if label_smoothing:
+        mean = outputs.mean(1, keepdim=True) + lowered.mean(1)
+        won = (1 - label_smoothing) * won + label_smoothing * mean
+    return log_sums - won
+
+
+def _losses_of_all_with_row(outputs: Tensor, margins: Margins, label_smoothing: float) -> Tensor:
+    """Losses of every true class without a matrix: only the diagonal differs between classes.
+
+    The diagonal changes one term of each sum. In float64, subtracting it loses no digits.
+    """
+    assert margins.row is not None
+    moved = outputs.double() + margins.row
+    log_sums, won, mean = moved.logsumexp(1, keepdim=True), moved, moved.mean(1, keepdim=True)
+    if margins.diagonal is not None:
+        diagonal = margins.diagonal.double()
+        log_sums = log_sums + ((moved - log_sums).exp() * diagonal.expm1()).log1p()
+        won, mean = won + diagonal, mean + diagonal / len(diagonal)
+    if label_smoothing:
+        won = (1 - label_smoothing) * won + label_smoothing * mean
+    return (log_sums - won).to(outputs.dtype)
 
 
 def cost_sensitive_cross_entropy(
@@ -151,10 +293,8 @@ def cost_sensitive_cross_entropy(
         tensor(0.6964)
     """
     batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
-    costs = _checked_costs(costs, batch.logits)
-    return margin_cross_entropy(
-        batch, lambda classes: costs[classes].log(), label_smoothing=label_smoothing
-    )
+    margins = Margins(costs=_checked_costs(costs, batch.logits))
+    return margin_cross_entropy(batch, margins, label_smoothing=label_smoothing)
 
 
 def cost_sensitive_hinge(
@@ -187,11 +327,7 @@ def cost_sensitive_hinge(
         tensor(1.)
     """
     batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
-
-    def hinge(wanted: Tensor, weighted: Tensor) -> Tensor:
-        return (1 - (2 * wanted - 1) * weighted).clamp(min=0).sum(1)
-
-    return _loss_of_weighted_outputs(batch, costs, label_smoothing, hinge)
+    return hinge(batch, _checked_costs(costs, batch.logits), label_smoothing=label_smoothing)
 
 
 def cost_sensitive_mse(
@@ -222,27 +358,68 @@ def cost_sensitive_mse(
         tensor(0.2500)
     """
     batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
+    costs = _checked_costs(costs, batch.logits)
+    return squared_error(batch, costs, label_smoothing=label_smoothing)
 
-    def squared_error(wanted: Tensor, weighted: Tensor) -> Tensor:
+
+def hinge(batch: Batch, costs: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
+    """:func:`cost_sensitive_hinge` of a prepared batch and checked costs."""
+
+    def loss(wanted: Tensor, weighted: Tensor) -> Tensor:
+        return (1 - (2 * wanted - 1) * weighted).clamp(min=0).sum(1)
+
+    def with_gradient(outputs: Tensor, classes: Tensor, rows: Tensor) -> WithGradient:
+        index = classes[:, None]
+        rows.scatter_(1, index, -rows.gather(1, index))
+        terms = torch.addcmul(rows.new_ones(()), outputs, rows).clamp_(min=0)
+        return terms.sum(1), torch.ops.aten.threshold_backward(rows, terms, 0)
+
+    return _loss_of_weighted_outputs(batch, costs, label_smoothing, loss, with_gradient)
+
+
+def squared_error(batch: Batch, costs: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
+    """:func:`cost_sensitive_mse` of a prepared batch and checked costs."""
+    check_logit_values(batch.given)  # an infinite logit has a finite loss
+
+    def loss(wanted: Tensor, weighted: Tensor) -> Tensor:
         return (wanted - weighted.sigmoid()).square().sum(1) / 2
 
-    return _loss_of_weighted_outputs(batch, costs, label_smoothing, squared_error)
+    def with_gradient(outputs: Tensor, classes: Tensor, rows: Tensor) -> WithGradient:
+        scores = (outputs * rows).sigmoid_()
+        slopes = torch.ops.aten.sigmoid_backward(rows, scores)  # rows * scores * (1 - scores)
+        index = classes[:, None]
+        scores.scatter_(1, index, scores.gather(1, index) - 1)  # minus the target d
+        return torch.linalg.vecdot(scores, scores) / 2, slopes.mul_(scores)
+
+    return _loss_of_weighted_outputs(batch, costs, label_smoothing, loss, with_gradient)
 
 
 def _loss_of_weighted_outputs(
-    batch: Batch, costs: Tensor, label_smoothing: float, loss: Callable[[Tensor, Tensor], Tensor]
+    batch: Batch,
+    costs: Tensor,
+    label_smoothing: float,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    with_gradient: Callable[[Tensor, Tensor, Tensor], WithGradient],
 ) -> Tensor:
-    """Compute a loss of the smoothed one-hot target d and the outputs times their costs."""
-    costs = _checked_costs(costs, batch.logits).to(batch.logits.dtype)
+    """Compute a loss of the smoothed one-hot target d and the outputs times their costs.
+
+    ``with_gradient`` computes the loss and its gradient from outputs, classes and a copy of the
+    rows of costs, for d that is not smoothed.
+    """
+    costs = costs.to(batch.logits.dtype)
     check_fraction(label_smoothing, name="label_smoothing")
 
-    def loss_of_class(outputs: Tensor, classes: Tensor) -> Tensor:
+    def plain(outputs: Tensor, classes: Tensor) -> Tensor:
         numbers = torch.arange(outputs.shape[1], device=classes.device)
         one_hot = (classes[:, None] == numbers).to(outputs.dtype)  # F.one_hot fails under vmap
         wanted = (1 - label_smoothing) * one_hot + label_smoothing / outputs.shape[1]
         return loss(wanted, outputs * costs[classes])
 
-    return batch_loss(batch, loss_of_class)
+    def fused(outputs: Tensor, classes: Tensor) -> WithGradient:
+        return with_gradient(outputs, classes, costs.index_select(0, classes))
+
+    is_fused = not (label_smoothing or costs.requires_grad)
+    return batch_loss(batch, ClassLoss(plain, fused if is_fused else None, least=0))
 
 
 def _checked_costs(costs: Tensor, logits: Tensor) -> Tensor:

@@ -14,12 +14,23 @@ from torch import Tensor
 from cosen.errors import InputError
 from cosen.functional.checks import check_class_indices, check_same_device
 
+MANY_CLASSES = 1000
+"""Classes above which confusion matrices are sparse."""
+
 _ROUNDING = 1e-4
 """Tolerance for probabilities above 1, which averages over models can have by rounding."""
 
 
-def confusion_matrix(target: Tensor, predicted: Tensor, *, num_classes: int) -> Tensor:
+def confusion_matrix(
+    target: Tensor, predicted: Tensor, *, num_classes: int, sparse: bool = False
+) -> Tensor:
     """Count how often each class (row) got each output (column), shape ``(C, C)``.
+
+    Args:
+        target: True classes, shape ``(B,)``.
+        predicted: Predicted classes, shape ``(B,)``.
+        num_classes: C.
+        sparse: Return a sparse tensor (COO), for many classes. All metrics accept it.
 
     Example:
         >>> confusion_matrix(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), num_classes=2)
@@ -30,6 +41,12 @@ def confusion_matrix(target: Tensor, predicted: Tensor, *, num_classes: int) -> 
     samples = len(target) if target.ndim else 1
     check_class_indices(target, samples=samples, num_classes=num_classes, name="target")
     check_class_indices(predicted, samples=samples, num_classes=num_classes, name="predicted")
+    if sparse:
+        ones = torch.ones_like(target, dtype=torch.long)
+        cells = torch.stack([target.long(), predicted.long()])
+        return torch.sparse_coo_tensor(
+            cells, ones, (num_classes, num_classes), check_invariants=False
+        ).coalesce()
     cells = target.long() * num_classes + predicted.long()
     return torch.bincount(cells, minlength=num_classes**2).reshape(num_classes, num_classes)
 
@@ -44,8 +61,44 @@ def confusion_rates(confusion: Tensor) -> Tensor:
         tensor([[0.2500, 0.7500],
                 [0.0000, 0.0000]])
     """
+    counts, actual = _counts(confusion), confusion_sums(confusion).actual
+    if counts.is_sparse:
+        rows = counts.indices()[0]
+        rates = _share(counts.values(), actual[rows])
+        return torch.sparse_coo_tensor(
+            counts.indices(), rates, counts.shape, check_invariants=False, is_coalesced=True
+        )
+    return _share(counts, actual[:, None])
+
+
+class ConfusionSums(NamedTuple):
+    """What most metrics need of a confusion matrix, each of shape ``(C,)``."""
+
+    right: Tensor  # samples of each class that are predicted correctly
+    actual: Tensor  # samples of each class
+    given: Tensor  # predictions of each class
+
+
+def confusion_sums(confusion: Tensor) -> ConfusionSums:
+    """Return the diagonal and the sums of the rows and columns of a confusion matrix.
+
+    Example:
+        >>> confusion_sums(torch.tensor([[8, 2], [1, 1]]))
+        ConfusionSums(right=tensor([8., 1.]), actual=tensor([10.,  2.]), given=tensor([9., 3.]))
+    """
     counts = _counts(confusion)
-    return _share(counts, counts.sum(1, keepdim=True))
+    if not counts.is_sparse:
+        return ConfusionSums(counts.diagonal(), counts.sum(1), counts.sum(0))
+    (rows, columns), values = counts.indices(), counts.values()
+    sums = (
+        values.new_zeros(len(counts)).index_add(0, *part)
+        for part in (
+            (rows, torch.where(rows == columns, values, 0)),
+            (rows, values),
+            (columns, values),
+        )
+    )
+    return ConfusionSums(*sums)
 
 
 def overall_accuracy(confusion: Tensor) -> Tensor:
@@ -55,8 +108,8 @@ def overall_accuracy(confusion: Tensor) -> Tensor:
         >>> overall_accuracy(torch.tensor([[8, 2], [1, 1]]))
         tensor(0.7500)
     """
-    counts = _counts(confusion)
-    return counts.diagonal().sum() / counts.sum()
+    right, actual, _ = confusion_sums(confusion)
+    return right.sum() / actual.sum()
 
 
 def class_recall(confusion: Tensor) -> Tensor:
@@ -66,8 +119,8 @@ def class_recall(confusion: Tensor) -> Tensor:
         >>> class_recall(torch.tensor([[8, 2], [1, 1]]))
         tensor([0.8000, 0.5000])
     """
-    counts = _counts(confusion)
-    return counts.diagonal() / counts.sum(1)
+    right, actual, _ = confusion_sums(confusion)
+    return right / actual
 
 
 def mean_recall(confusion: Tensor) -> Tensor:
@@ -89,8 +142,8 @@ def class_precision(confusion: Tensor) -> Tensor:
         >>> class_precision(torch.tensor([[8, 2], [0, 0]]))
         tensor([1., 0.])
     """
-    counts = _counts(confusion)
-    return _share(counts.diagonal(), counts.sum(0))
+    right, _, given = confusion_sums(confusion)
+    return _share(right, given)
 
 
 def g_mean(confusion: Tensor) -> Tensor:
@@ -111,8 +164,8 @@ def macro_f1(confusion: Tensor) -> Tensor:
         >>> macro_f1(torch.tensor([[8, 2], [1, 1]]))
         tensor(0.6211)
     """
-    counts = _counts(confusion)
-    return (2 * counts.diagonal() / (counts.sum(0) + counts.sum(1))).nanmean()
+    right, actual, given = confusion_sums(confusion)
+    return (2 * right / (given + actual)).nanmean()
 
 
 def paper_g_mean(confusion: Tensor) -> Tensor:
@@ -122,12 +175,10 @@ def paper_g_mean(confusion: Tensor) -> Tensor:
         >>> paper_g_mean(torch.tensor([[8, 2], [1, 1]]))
         tensor(0.6325)
     """
-    counts = _counts(confusion)
-    hits, actual, given = counts.diagonal(), counts.sum(1), counts.sum(0)
-    others = counts.sum() - actual
-    true_negative_rate = _share(others - (given - hits), others)
-    true_positive_rate = _share(hits, actual)
-    return _weighted((true_positive_rate * true_negative_rate).sqrt(), actual)
+    right, actual, given = confusion_sums(confusion)
+    others = actual.sum() - actual
+    true_negative_rate = _share(others - (given - right), others)
+    return _weighted((_share(right, actual) * true_negative_rate).sqrt(), actual)
 
 
 def paper_f_measure(confusion: Tensor) -> Tensor:
@@ -139,9 +190,8 @@ def paper_f_measure(confusion: Tensor) -> Tensor:
         >>> paper_f_measure(torch.tensor([[8, 2], [1, 1]]))
         tensor(0.3842)
     """
-    counts = _counts(confusion)
-    actual, given = counts.sum(1), counts.sum(0)
-    return _weighted(_share(counts.diagonal(), actual + given), actual)
+    right, actual, given = confusion_sums(confusion)
+    return _weighted(_share(right, actual + given), actual)
 
 
 def _weighted(scores: Tensor, actual: Tensor) -> Tensor:
@@ -158,7 +208,9 @@ def _counts(confusion: Tensor) -> Tensor:
         raise InputError(
             f"confusion must have the shape (classes, classes), but has {tuple(confusion.shape)}"
         )
-    if not bool((confusion >= 0).all()):
+    confusion = confusion.coalesce() if confusion.is_sparse else confusion
+    values = confusion.values() if confusion.is_sparse else confusion
+    if not bool((values >= 0).all()):
         raise InputError("confusion must hold counts, but has negative entries or NaN")
     return confusion.to(torch.float32) if not confusion.is_floating_point() else confusion
 

@@ -14,14 +14,15 @@ from cosen.functional.checks import (
     check_class_vector,
     check_finite,
     check_fraction,
+    check_logit_values,
     check_misclassification_costs,
     check_not_negative,
     check_positive,
     check_same_device,
     values_are_readable,
 )
-from cosen.functional.losses import margin_cross_entropy
-from cosen.functional.reduction import Reduction, batch_loss, prepare_batch
+from cosen.functional.losses import NO_MARGINS, Margins, margin_cross_entropy
+from cosen.functional.reduction import ClassLoss, Reduction, batch_loss, prepare_batch
 
 
 def balanced_softmax(
@@ -59,8 +60,13 @@ def balanced_softmax(
     batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
     frequencies = _class_vector(class_frequencies, batch.logits, "class_frequencies")
     check_finite(tau, name="tau")
-    margins = (tau * (frequencies / frequencies.sum()).log()).expand(len(frequencies), -1)
-    return margin_cross_entropy(batch, margins.__getitem__, label_smoothing=label_smoothing)
+    margins = balanced_softmax_margins(frequencies, tau=tau)
+    return margin_cross_entropy(batch, margins, label_smoothing=label_smoothing)
+
+
+def balanced_softmax_margins(class_frequencies: Tensor, *, tau: float) -> Margins:
+    """Return the margins of :func:`balanced_softmax`."""
+    return Margins.of_row(tau * (class_frequencies / class_frequencies.sum()).log())
 
 
 def ldam_loss(
@@ -101,10 +107,14 @@ def ldam_loss(
     counts = _class_vector(class_counts, batch.logits, "class_counts")
     check_finite(max_margin, name="max_margin")
     check_positive(scale, name="scale")
-    class_margins = max_margin * (counts.min() / counts) ** 0.25
-    margins = torch.diag(-scale * class_margins)
-    scaled = batch._replace(logits=scale * batch.logits)
-    return margin_cross_entropy(scaled, margins.__getitem__, weight=weight)
+    margins = ldam_margins(counts, max_margin=max_margin, scale=scale)
+    return margin_cross_entropy(batch, margins, weight=weight, scale=scale)
+
+
+def ldam_margins(class_counts: Tensor, *, max_margin: float, scale: float) -> Margins:
+    """Return the margins of :func:`ldam_loss`, for scaled logits."""
+    class_margins = max_margin * (class_counts.min() / class_counts) ** 0.25
+    return Margins.of_row(torch.zeros_like(class_margins), -scale * class_margins)
 
 
 def focal_loss(
@@ -141,14 +151,14 @@ def focal_loss(
         missing = (-log_scores.expm1()).clamp(min=torch.finfo(log_scores.dtype).tiny)
         return -(missing**gamma) * log_scores
 
-    def loss_of_class(outputs: Tensor, classes: Tensor) -> Tensor:
+    def plain(outputs: Tensor, classes: Tensor) -> Tensor:
         return focal(outputs.log_softmax(1).gather(1, classes[:, None]).squeeze(1))
 
     def losses_of_all(outputs: Tensor) -> Tensor:
         # a masked class has -inf and must have the gradient 0, but 0 * inf is NaN
         return focal(outputs.log_softmax(1).clamp(min=torch.finfo(outputs.dtype).min))
 
-    return batch_loss(batch, loss_of_class, losses_of_all=losses_of_all, weight=weight)
+    return batch_loss(batch, ClassLoss(plain), losses_of_all=losses_of_all, weight=weight)
 
 
 def class_balanced_weights(class_counts: Tensor, *, beta: float = 0.9999) -> Tensor:
@@ -221,7 +231,7 @@ def class_balanced_cross_entropy(
     check_fraction(beta, name="beta")
     return margin_cross_entropy(
         batch,
-        counts.new_zeros(len(counts), len(counts)).__getitem__,
+        NO_MARGINS,
         weight=_effective_number_weights(counts, beta),
         label_smoothing=label_smoothing,
     )
@@ -263,12 +273,13 @@ def smooth_one_sided_regression(
         costs, num_classes=batch.logits.shape[1], values=values_are_readable(costs)
     )
     costs = costs.to(batch.logits.dtype)
+    check_logit_values(batch.given)  # an infinite logit may have a finite loss
 
     def regression(outputs: Tensor, classes: Tensor) -> Tensor:
         sides = -torch.ones_like(outputs).scatter(1, classes[:, None], -1.0)
         return torch.nn.functional.softplus(sides * (-outputs - costs[classes])).sum(1)
 
-    return batch_loss(batch, regression)
+    return batch_loss(batch, ClassLoss(regression))
 
 
 def _class_vector(values: Tensor, logits: Tensor, name: str) -> Tensor:

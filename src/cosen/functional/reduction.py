@@ -1,27 +1,40 @@
 """Batches and reductions: the steps of every loss before and after its own formula.
 
 A loss works on logits ``(N, C)``. :func:`prepare_batch` brings other shapes to this one, and
-:func:`batch_loss` brings the losses back to the shape of the target.
+:func:`batch_loss` brings the losses back to the shape of the target. Logits are searched for NaN
+only if the loss is not finite, so this costs no time in training.
 """
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, NamedTuple, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from cosen.functional.checks import (
     check_choice,
+    check_logit_values,
     check_logits,
     check_same_device,
     check_target,
     check_weight,
+    is_traced,
     is_transforming,
     values_are_readable,
 )
 
 Reduction = Literal["mean", "sum", "none"]
+
+REDUCTIONS = get_args(Reduction)
+
+LARGE = 2**16
+"""Logits in a batch from which memory traffic takes most of the time."""
+
+MODERATE = 1000.0
+"""Logits to which margins are added without a loss of digits."""
 
 FEW = 4
 """Classes per sample, on average, up to which a target of probabilities is computed class by class.
@@ -36,21 +49,33 @@ class Batch(NamedTuple):
     shape: torch.Size  # of the target without the class dimension, N elements
     reduction: Reduction
     ignore_index: int
+    given: Tensor  # the logits as they were given
+    all_count: bool  # whether the target was read, and no sample is ignored
+    is_moderate: bool  # whether the logits were read, and none is large or NaN
 
 
 def prepare_batch(
     logits: Tensor, target: Tensor, *, reduction: Reduction, ignore_index: int
 ) -> Batch:
     """Check the inputs that all losses share, and flatten them."""
-    check_choice(reduction, get_args(Reduction), name="reduction")
+    check_choice(reduction, REDUCTIONS, name="reduction")
     check_logits(logits)
-    check_target(target, logits, ignore_index=ignore_index)
+    all_count = check_target(target, logits, ignore_index=ignore_index)
+    if not all_count:
+        check_logit_values(logits)  # an ignored sample would hide them
     shape = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else torch.Size()
     if target.is_floating_point():
         target = classes_last(target)
     else:
         target = target.long() if target.ndim == 1 else target.long().flatten()
-    return Batch(full_precision(classes_last(logits)), target, shape, reduction, ignore_index)
+    flat = full_precision(classes_last(logits))
+    is_moderate = all_count and _is_moderate(logits)
+    return Batch(flat, target, shape, reduction, ignore_index, logits, all_count, is_moderate)
+
+
+def _is_moderate(logits: Tensor) -> bool:
+    low, high = torch.aminmax(logits.detach())
+    return low.item() > -MODERATE and high.item() < MODERATE
 
 
 def classes_last(tensor: Tensor) -> Tensor:
@@ -72,9 +97,75 @@ def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     return torch.autocast(device.type, enabled=False)
 
 
+WithGradient = tuple[Tensor, Tensor]
+"""Losses ``(K,)``, and their gradient ``(K, C)``."""
+
+
+@dataclass(frozen=True)
+class ClassLoss:
+    """The loss of samples of known classes, in one or two ways.
+
+    Attributes:
+        plain: Maps logits ``(K, C)`` and class indices ``(K,)`` to losses ``(K,)``.
+        with_gradient: Computes the same losses and their gradient in fewer passes over memory;
+            None if there is no such way.
+        least: Logits in a batch from which this is faster.
+    """
+
+    plain: Callable[[Tensor, Tensor], Tensor]
+    with_gradient: Callable[[Tensor, Tensor], WithGradient] | None = None
+    least: int = LARGE
+
+    def reduced(self, batch: Batch) -> Tensor:
+        """Return the reduced loss of a batch in which all samples count."""
+        outputs, classes = batch.logits, batch.target
+        if (
+            self.with_gradient is None
+            or outputs.numel() < self.least
+            or not batch.is_moderate
+            or not (outputs.requires_grad and torch.is_grad_enabled())
+        ):
+            return _reduce(self.plain(outputs, classes), batch.reduction)
+        loss: Tensor = _Fused.apply(outputs, classes, self, batch.reduction)  # type: ignore[no-untyped-call]
+        return loss
+
+
+class _Fused(torch.autograd.Function):
+    """A reduced loss with a stored gradient; second derivatives use the plain loss."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, outputs: Tensor, classes: Tensor, loss: ClassLoss, reduction: Reduction
+    ) -> Tensor:
+        assert loss.with_gradient is not None
+        losses, table = loss.with_gradient(outputs, classes)
+        ctx.save_for_backward(outputs, classes, table)
+        ctx.loss, ctx.reduction = loss, reduction
+        return _reduce(losses, reduction)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        outputs, classes, table = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            loss = _reduce(ctx.loss.plain(outputs, classes), ctx.reduction)
+            (result,) = torch.autograd.grad(loss, outputs, gradient, create_graph=True)
+            return result, None, None, None
+        if ctx.reduction == "mean":
+            gradient = gradient / len(classes)
+        elif ctx.reduction == "none":
+            gradient = gradient.unsqueeze(1)
+        return table * gradient, None, None, None
+
+
+def _reduce(losses: Tensor, reduction: Reduction) -> Tensor:
+    if reduction == "none":
+        return losses
+    return losses.mean() if reduction == "mean" else losses.sum()
+
+
 def batch_loss(
     batch: Batch,
-    loss_of_class: Callable[[Tensor, Tensor], Tensor],
+    of_class: ClassLoss,
     *,
     losses_of_all: Callable[[Tensor], Tensor | None] | None = None,
     weight: Tensor | None = None,
@@ -83,7 +174,7 @@ def batch_loss(
 
     Args:
         batch: The result of :func:`prepare_batch`.
-        loss_of_class: Maps logits ``(K, C)`` and class indices ``(K,)`` to losses ``(K,)``.
+        of_class: The loss of one true class.
         losses_of_all: Maps logits ``(N, C)`` to the losses of every true class ``(N, C)``, if that
             is faster than one class at a time, or to None if it would lose digits. It may branch on
             values, so it is not used under ``torch.compile``.
@@ -91,23 +182,40 @@ def batch_loss(
     """
     logits, target = batch.logits, batch.target
     if weight is not None:
-        check_same_device(weight, logits, name="weight", other="logits")
-        check_weight(weight, num_classes=logits.shape[1], values=values_are_readable(weight))
-        weight = weight.to(logits.dtype)
+        weight = checked_weight(weight, logits)
     if target.is_floating_point():
         shares = target.to(logits.dtype)
         if weight is not None:
             shares = shares * weight
-        losses, weights = _expected_losses(loss_of_class, losses_of_all, logits, shares)
+        losses, weights = _expected_losses(of_class.plain, losses_of_all, logits, shares)
     else:
+        if weight is None and batch.all_count:
+            loss = finite_or_error(of_class.reduced(batch), batch)
+            return loss.reshape(batch.shape) if batch.reduction == "none" else loss
+        if batch.all_count:
+            check_logit_values(batch.given)  # a weight of 0 would hide them
         counted = target != batch.ignore_index
-        if weight is None and values_are_readable(target) and len(target) and bool(counted.all()):
-            return _reduce_unweighted(loss_of_class(logits, target.long()), batch)  # half the time
         classes = torch.where(counted, target, 0)
-        losses = loss_of_class(logits, classes)
+        losses = of_class.plain(logits, classes)
         weights = counted.to(logits.dtype) * (1 if weight is None else weight[classes])
     reduced = reduce_losses(losses, weights, batch.reduction)
     return reduced.reshape(batch.shape) if batch.reduction == "none" else reduced
+
+
+def checked_weight(weight: Tensor, logits: Tensor) -> Tensor:
+    """Check class weights, and convert them to the precision of the logits."""
+    check_same_device(weight, logits, name="weight", other="logits")
+    check_weight(weight, num_classes=logits.shape[1], values=values_are_readable(weight))
+    return weight.to(logits.dtype)
+
+
+def finite_or_error(loss: Tensor, batch: Batch) -> Tensor:
+    """Return a loss, but raise an error if it is not finite because of the logits."""
+    if not batch.is_moderate and values_are_readable(loss):
+        is_finite = bool(loss.isfinite().all()) if loss.ndim else math.isfinite(loss.item())
+        if not is_finite:  # a masked class may have an infinite loss
+            check_logit_values(batch.given)
+    return loss
 
 
 def _expected_losses(
@@ -129,7 +237,7 @@ def _expected_losses(
         classes = torch.arange(shares.shape[1], device=shares.device).repeat(len(shares))
     else:
         sample, classes = shares.nonzero(as_tuple=True)
-    if torch.compiler.is_compiling() or is_transforming():
+    if is_traced():
         losses_of_all = None
     if losses_of_all is not None and len(sample) > FEW * len(shares):
         losses = losses_of_all(logits)
@@ -137,13 +245,6 @@ def _expected_losses(
             return (shares * losses.masked_fill(shares == 0, 0)).sum(1) / divisors, weights
     of_pairs = shares[sample, classes] * loss_of_class(logits[sample], classes)
     return logits.new_zeros(len(logits)).index_add(0, sample, of_pairs) / divisors, weights
-
-
-def _reduce_unweighted(losses: Tensor, batch: Batch) -> Tensor:
-    """Reduce losses of equal weight."""
-    if batch.reduction == "none":
-        return losses.reshape(batch.shape)
-    return losses.mean() if batch.reduction == "mean" else losses.sum()
 
 
 def reduce_losses(losses: Tensor, weights: Tensor, reduction: Reduction) -> Tensor:

@@ -29,9 +29,14 @@ class Outputs:
     target: Tensor  # true classes, (n,)
 
     def confusion(self) -> Tensor:
-        """Confusion counts, row = true class, shape ``(C, C)``."""
+        """Confusion counts, row = true class, shape ``(C, C)``; sparse with many classes."""
         classes = self.logits.shape[1]
-        return F.confusion_matrix(self.target, self.logits.argmax(1), num_classes=classes)
+        return F.confusion_matrix(
+            self.target,
+            self.logits.argmax(1),
+            num_classes=classes,
+            sparse=classes > F.MANY_CLASSES,
+        )
 
 
 class Network(nn.Module):

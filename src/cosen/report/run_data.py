@@ -17,6 +17,7 @@ from cosen.comparing.choice import Choice
 from cosen.comparing.leaderboard import Leaderboard
 from cosen.comparing.study_folder import StudyFolder
 from cosen.costs import Objective
+from cosen.costs.step_files import step_matrices
 from cosen.errors import InputError, RunError
 from cosen.training import checksums
 from cosen.training.config import TrainConfig
@@ -93,11 +94,13 @@ class CostSteps:
 
     def matrices(self, steps: Iterable[int]) -> list[dict[str, NDArray[np.float64]]]:
         """Read the matrices of some steps, by name."""
-        files = [_open_tensors(self.files[step]) for step in steps]
-        return [
-            {name: file.get_tensor(name).double().numpy() for name in file.keys()}  # noqa: SIM118
-            for file in files
-        ]
+        found = []
+        for step in steps:
+            file = _open_tensors(self.files[step])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            matrices = step_matrices(tensors)
+            found.append({name: matrix.double().numpy() for name, matrix in matrices.items()})
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,9 +28,9 @@ from filelock import FileLock, Timeout
 from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from cosen.costs import CostStep
+from cosen.costs.step_files import step_tensors
 from cosen.errors import RunError
 from cosen.files import is_file, is_folder, make_folder, remove_partial
 from cosen.networks.network import Outputs
@@ -166,13 +166,13 @@ class RunFolder:
         """Write the matrices of a step, and its numbers as metadata."""
         folder = self.path / "costs"
         folder.mkdir(exist_ok=True)
-        tensors, numbers = {}, {}
-        for field in fields(step):
-            value = getattr(step, field.name)
-            if isinstance(value, Tensor):
-                tensors[field.name] = value.detach().cpu().contiguous()
-            elif isinstance(value, int | float) and field.name != "number":
-                numbers[field.name] = repr(value)
+        numbers = {
+            field.name: repr(value)
+            for field in fields(step)
+            if isinstance(value := getattr(step, field.name), int | float)
+            and field.name != "number"
+        }
+        tensors = step_tensors(step)
         file = folder / f"{step.number:04d}.safetensors"
         checksums.write_checked(file, lambda path: save_file(tensors, path, metadata=numbers))
 

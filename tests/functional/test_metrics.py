@@ -222,3 +222,33 @@ def test_rates_are_shares_of_rows(case):
 def test_bad_input_is_named(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+METRICS_OF_COUNTS = [
+    *(F.overall_accuracy, F.class_recall, F.mean_recall, F.class_precision, F.g_mean),
+    *(F.macro_f1, F.paper_g_mean, F.paper_f_measure),
+]
+
+
+@pytest.mark.parametrize("metric", METRICS_OF_COUNTS, ids=lambda metric: metric.__name__)
+def test_sparse_counts_have_the_same_metrics(metric):
+    generator = torch.Generator().manual_seed(0)
+    target, predicted = torch.randint(6, (2, 50), generator=generator)
+    target[target == 3] = 2  # an empty class
+    dense, sparse = (
+        F.confusion_matrix(target, predicted, num_classes=6, sparse=sparse)
+        for sparse in (False, True)
+    )
+    assert torch.equal(sparse.to_dense(), dense)
+    torch.testing.assert_close(metric(sparse), metric(dense), equal_nan=True)
+    rates = F.confusion_rates(sparse)
+    torch.testing.assert_close(rates.to_dense(), F.confusion_rates(dense))
+
+
+@pytest.mark.parametrize("metric", [F.one_vs_rest_auc, F.one_vs_rest_average_precision])
+def test_classes_are_sorted_some_at_a_time(monkeypatch, metric):
+    generator = torch.Generator().manual_seed(0)
+    scores, target = torch.rand(40, 7, generator=generator), torch.arange(40) % 7
+    whole = metric(scores, target)
+    monkeypatch.setattr("cosen.functional.metrics.CHUNK", 80)
+    torch.testing.assert_close(metric(scores, target), whole)

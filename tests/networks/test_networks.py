@@ -210,7 +210,7 @@ def test_a_head_that_normalises_does_not_see_the_size_of_features():
 def test_unknown_names_list_the_choices():
     with pytest.raises(InputError, match=r"did you mean 'resnet32' or 'resnet50'"):
         build_network("resnet", num_classes=2)
-    with pytest.raises(InputError, match=r"choose from paper, resnet32"):
+    with pytest.raises(InputError, match=r"choose from tf_efficientnet_lite0, paper, resnet32"):
         build_network("xyz", num_classes=2)
     with pytest.raises(InputError, match="no network 'vgg16-features'"):
         find_network("vgg16-features")

@@ -300,6 +300,36 @@ def test_a_comparison_of_a_function_that_takes_the_number_of_classes(photos, tmp
 
 
 @pytest.mark.training
+def test_a_network_that_does_not_fit_is_reported_before_training(photos, tmp_path):
+    def narrow():
+        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(7, 3))
+
+    def wide():
+        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 4))
+
+    settings = {"size": 8, "epochs": 1, "device": "cpu", "out": tmp_path / "run"}
+    with pytest.raises(InputError, match=r"failed on images of the shape \(1, 3, 8, 8\): mat1"):
+        cosen.train(photos, network=narrow, **settings)
+    with pytest.raises(InputError, match=r"to \(1, 3\), one output per class, .* \(1, 4\)"):
+        cosen.train(photos, network=wide, **settings)
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("mode", ["none", "last"])
+def test_a_run_can_start_from_another(train, mode):
+    first = train(out="first", finetune=mode, epochs=1)
+    weights = str(first.folder.path / "model.safetensors")
+    said = []
+    train(out="second", finetune="none", weights=weights, callbacks=Callbacks(phase=said.append))
+    assert said[0].startswith("EfficientNet-Lite0 (model.safetensors), ")
+
+
+def test_images_are_not_too_small_for_a_pretrained_network(train):
+    with pytest.raises(InputError, match=r"8 x 8 pixels are too few .* use --size 32 or more"):
+        train(network=EMBEDDED, size=8)
+
+
+@pytest.mark.training
 def test_methods_can_keep_the_linear_layer(train, caplog):
     run = train(method="cosen(output=linear)", finetune="none")
     assert run.folder.record().head.output == "linear"

@@ -250,9 +250,11 @@ def print_metrics(metrics: "Metrics", class_names: "Sequence[str]", class_counts
     from rich.console import Console
     from rich.text import Text
 
+    from cosen import functional as F
+
     console = Console(highlight=False, soft_wrap=True)
     trained = class_counts.tolist()
-    tested = [sum(row) for row in metrics.confusion]
+    tested = [int(count) for count in F.confusion_sums(metrics.counts).actual.tolist()]
     table = plain_table("class", "trained on", "tested on", "recall", "precision", right_from=1)
     order = sorted(range(len(class_names)), key=lambda label: trained[label])
     for label in order:

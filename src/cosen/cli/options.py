@@ -52,7 +52,7 @@ Finetune = Annotated[
         help="Which part of a pretrained network to train: none, light, last, all or auto."
     ),
 ]
-Size = Annotated[int | None, typer.Option(help="Image size in pixels.")]
+Size = Annotated[int | None, typer.Option(min=1, help="Image size in pixels.")]
 Augment = Annotated[str | None, typer.Option(help="crop,flip,colour,randaugment,mixup.")]
 Epochs = Annotated[int | None, typer.Option(help="Passes over the training set.")]
 BatchSize = Annotated[int | None, typer.Option(help="Images per batch.")]

@@ -14,7 +14,6 @@ from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
@@ -57,7 +56,7 @@ class Part:
 
     def error(self, objective: Objective) -> float:
         """Return the error that an objective measures, between 0 (perfect) and 1."""
-        return objective.error(torch.tensor(self.metrics.confusion))
+        return objective.error(self.metrics.counts)
 
 
 @dataclass(frozen=True, eq=False)

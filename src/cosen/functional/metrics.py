@@ -6,6 +6,7 @@ class without samples is NaN, and averages over classes skip it. ``paper_g_mean`
 ``g_mean`` and ``macro_f1`` are the standard multi-class metrics.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -16,6 +17,9 @@ from cosen.functional.checks import check_class_indices, check_same_device
 
 MANY_CLASSES = 1000
 """Classes above which confusion matrices are sparse."""
+
+CHUNK = 2**22
+"""Scores that are sorted at a time, to bound memory."""
 
 _ROUNDING = 1e-4
 """Tolerance for probabilities above 1, which averages over models can have by rounding."""
@@ -230,13 +234,16 @@ def one_vs_rest_auc(scores: Tensor, target: Tensor) -> Tensor:
         >>> one_vs_rest_auc(scores, torch.tensor([0, 0, 1]))
         tensor([0.5000, 0.5000])
     """
-    columns, positives = _by_class(scores, target)
+    return _by_class(scores, target, _auc)
+
+
+def _auc(columns: Tensor, positives: Tensor) -> Tensor:
     ordered = columns.sort(dim=1).values
     below = torch.searchsorted(ordered, columns, right=False)
     up_to = torch.searchsorted(ordered, columns, right=True)
     twice_rank = below + up_to + 1  # (C, B), ranks from 1; ties share their mean rank
     hits = positives.sum(1)
-    misses = len(target) - hits
+    misses = positives.shape[1] - hits
     twice_rank_sum = torch.where(positives, twice_rank, 0).sum(1)
     return (twice_rank_sum - hits * (hits + 1)) / (2 * hits * misses)
 
@@ -256,20 +263,28 @@ def one_vs_rest_average_precision(scores: Tensor, target: Tensor) -> Tensor:
         >>> one_vs_rest_average_precision(scores, torch.tensor([0, 0, 1]))
         tensor([0.8333, 0.5000])
     """
-    columns, positives = _by_class(scores, target)
+    return _by_class(scores, target, _average_precision)
+
+
+def _average_precision(columns: Tensor, positives: Tensor) -> Tensor:
     ordered, order = columns.sort(dim=1)
     below = torch.searchsorted(ordered, columns, right=False)  # (C, B)
     hits_before = positives.gather(1, order).cumsum(1) - positives.gather(1, order).long()
     hits = positives.sum(1, keepdim=True)
-    precision = (hits - hits_before.gather(1, below)) / (len(target) - below)
+    precision = (hits - hits_before.gather(1, below)) / (positives.shape[1] - below)
     return torch.where(positives, precision, 0).sum(1) / hits.squeeze(1)
 
 
-def _by_class(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Transpose scores, and mark the members of each class; both ``(C, B)``."""
+def _by_class(scores: Tensor, target: Tensor, metric: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Compute a metric of each class from its scores and members ``(K, B)``, some at a time."""
     _check_scores(scores, target, name="scores")
-    classes = torch.arange(scores.shape[1], device=scores.device)
-    return scores.detach().T.contiguous(), target.long()[None, :] == classes[:, None]
+    target, scores = target.long(), scores.detach()
+    found, number = [], max(1, CHUNK // max(1, len(target)))
+    for start in range(0, scores.shape[1], number):
+        columns = scores[:, start : start + number].T.contiguous()
+        classes = torch.arange(start, start + len(columns), device=scores.device)
+        found.append(metric(columns, target[None, :] == classes[:, None]))
+    return torch.cat(found)
 
 
 class CalibrationBins(NamedTuple):

@@ -10,6 +10,7 @@ from cosen.errors import InputError, choices_hint
 from cosen.networks.network import Network, NetworkOutput
 from cosen.networks.output_layers import SCALE, CosineOutput, as_network, use_cosine_output
 from cosen.networks.pretrained import (
+    EMBEDDED,
     build_timm,
     is_timm_name,
     pretrained_input,
@@ -80,7 +81,8 @@ def find_network(name: str) -> NetworkEntry:
     if name in NETWORKS:
         return NETWORKS[name]
     if not is_timm_name(name):
-        raise unknown_network(name, list(NETWORKS))
+        taking_images = [known for known, entry in NETWORKS.items() if entry.channels]
+        raise unknown_network(name, [EMBEDDED, *taking_images])
     return NetworkEntry(
         partial(build_timm, name),
         "a network of timm",

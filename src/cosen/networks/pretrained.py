@@ -38,6 +38,12 @@ HUB_SECONDS = 10
 COUNTER = "num_batches_tracked"
 """An entry of batch normalisation that has no effect, and that some files lack."""
 
+LEAST_SIZE = 32
+"""Smallest image side: pretrained networks reduce images 32 times."""
+
+PREFIXES = ("backbone.network.module.", "backbone.module.", "network.module.")
+"""What the names in a run's model begin with, before those of timm."""
+
 TITLES = {EMBEDDED: "EfficientNet-Lite0"}
 
 Part = Literal["whole", "lower", "upper", "joined"]
@@ -168,6 +174,10 @@ def _wrong_size(name: str, size: Sequence[int]) -> InputError:
 
 def check_size(network: Network, name: str, size: tuple[int, int]) -> None:
     """Raise an error if a network cannot take images of this size."""
+    if min(size) < LEAST_SIZE:
+        raise InputError(
+            f"{size[0]} x {size[1]} pixels are too few for {name}: use --size {LEAST_SIZE} or more"
+        )
     try:
         with torch.inference_mode():
             network(torch.zeros(1, 3, *size))
@@ -219,7 +229,7 @@ def load_pretrained(
 
 def _load_file(network: Network, model: nn.Module, weights: Path) -> None:
     own, output = model.state_dict(), str(getattr(network, "output_name"))  # noqa: B009
-    given = read_weights(weights)
+    given = {_timm_name(key): value for key, value in read_weights(weights).items()}
 
     def misfits_of(given: dict[str, Tensor]) -> list[str]:
         return [
@@ -257,6 +267,12 @@ def _load_file(network: Network, model: nn.Module, weights: Path) -> None:
             f"{', '.join(lacking[:3])}: choose the network that it was saved from with --network"
         )
     model.load_state_dict(body, strict=False)
+
+
+def _timm_name(key: str) -> str:
+    """Return the name in timm of an entry of a weights file, or of the model of a run."""
+    prefix = next((prefix for prefix in PREFIXES if key.startswith(prefix)), "")
+    return key.removeprefix(prefix)
 
 
 def load_body(network: Network, source: Network) -> None:

@@ -1,9 +1,7 @@
 """The estimator: options, training with the shared loop, predictions."""
 
 import math
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -53,9 +51,6 @@ LEARNED = COSTS[:2]
 NETWORKS = ("auto", "head", "small-cnn")
 
 EVALUATED_AT_ONCE = 1024
-
-SHARED_WORK = 2**25
-"""Multiplications of a layer above which several threads are faster than one."""
 
 
 class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -195,8 +190,7 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weight = self.class_weight_[encoded] * (1 if weight is None else weight)
         loop = self._make_loop(array, encoded, weight)
         try:
-            with few_threads(self._multiplications()):
-                loop.fit()
+            loop.fit()
         except Diverged as error:
             raise InputError("the training of CosenClassifier diverged: use a lower lr") from error
         self.loss_curve_ = [record.train_loss for record in loop.history]
@@ -244,6 +238,11 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             objective=loss.objective if isinstance(loss, LearnedCosts) else OVERALL,
             class_counts=counts,
             callbacks=Callbacks(epoch=self._print_epoch) if self.verbose else None,
+            multiplications=(
+                self.batch_size * self.hidden * (int(np.prod(self.input_shape_)) + 1)
+                if self._is_head
+                else None
+            ),
         )
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -386,12 +385,6 @@ class CosenClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             line += f", validation error {record.val_error:.4f}"
         print(line)
 
-    def _multiplications(self) -> int:
-        """Estimate the work of a step; images always use several threads."""
-        if not self._is_head:
-            return SHARED_WORK
-        return self.batch_size * self.hidden * (int(np.prod(self.input_shape_)) + 1)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
@@ -408,30 +401,3 @@ def evaluate(network: nn.Module, inputs: Tensor, target: Tensor) -> Outputs:
         torch.cat([part.features for part in parts]),
         target,
     )
-
-
-_lock = threading.Lock()
-_threads, _fits = 1, 0
-
-
-@contextmanager
-def few_threads(multiplications: int) -> Iterator[None]:
-    """Use one thread if a step is small, and restore the number of threads afterwards.
-
-    On busy cores, several threads that synchronise in every step can be ten times slower.
-    """
-    global _threads, _fits
-    if multiplications >= SHARED_WORK:
-        yield
-        return
-    with _lock:
-        if _fits == 0:  # other fits may run at the same time, in threads
-            _threads = torch.get_num_threads()
-        _fits += 1
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        with _lock:
-            _fits -= 1
-            torch.set_num_threads(_threads)

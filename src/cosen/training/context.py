@@ -146,6 +146,7 @@ class RunContext:
             begin_epoch=lambda progress: method.begin_epoch(loss, setting, progress),
             end_epoch=checkpoint.save,
             callbacks=self.callbacks,
+            multiplications=_multiplications(task, network, config),
         )
         torch.manual_seed(config.seed + 1 + fabric.global_rank)  # dropout differs by process
         checkpoint.restore(loop)
@@ -389,6 +390,14 @@ class RunContext:
             num_classes=len(task.model.class_names),
             generator=noise,
         )
+
+
+def _multiplications(task: Task, network: nn.Module, config: TrainConfig) -> int | None:
+    """Return about how many multiplications a step on features needs; None for other inputs."""
+    if task.features is None or task.features.ndim > 2:
+        return None
+    trained = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    return config.batch_size * trained
 
 
 class OutputOnly(nn.Module):

@@ -11,7 +11,7 @@ from cosen.data.batches import Share
 from cosen.data.labelled import LabelledImages
 from cosen.networks.network import Outputs
 from cosen.training.loop import rare_classes
-from cosen.training.records import Metrics
+from cosen.training.records import Metrics, SparseConfusion
 from cosen.training.task import Task
 
 
@@ -73,7 +73,9 @@ def summarise(
         samples=len(outputs.target),
         class_recall=tuple(_number(value) for value in recall.tolist()),
         class_precision=tuple(F.class_precision(confusion).tolist()),
-        confusion=tuple(map(tuple, confusion.tolist())),
+        confusion=SparseConfusion.of(confusion)
+        if confusion.is_sparse
+        else tuple(map(tuple, confusion.tolist())),
         **{name: _number(float(value)) for name, value in numbers.items()},
     )
 

@@ -104,10 +104,12 @@ def describe_plan(
         return plan
     batch = torch.zeros(8, channels, height, width)
     with torch.inference_mode():
-        network(batch[:1])  # the first pass is slower
-        start = time.perf_counter()
-        network(batch)
-        seconds = (time.perf_counter() - start) / len(batch)  # of a forward pass
+        tries = []
+        for _ in range(4):  # the first ones are slower, and so are those on busy cores
+            start = time.perf_counter()
+            network(batch)
+            tries.append(time.perf_counter() - start)
+        seconds = min(tries) / len(batch)  # of a forward pass
     epochs = DEFAULTS["last"]["epochs"] if mode == "none" else (config.epochs or 0)
     passes = {"none": 1.1, "light": 1 + 3 * epochs, "last": 3 + 0.4 * epochs, "all": 1 + 3 * epochs}
 

@@ -228,6 +228,7 @@ def fit_head(
         objective=setting.objective,
         class_counts=setting.class_counts,
         begin_epoch=lambda progress: method.begin_epoch(loss, setting, progress),
+        multiplications=config.batch_size * train.inputs.shape[1] * len(setting.class_counts),
     )
     loop.fit()
     return network.eval()

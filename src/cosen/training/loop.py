@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 _seeding = threading.Lock()
 
+SHARED_WORK = 2**25
+"""Multiplications of a step from which several threads are faster than one."""
+
 WARMUP_START = 0.1
 """Share of the learning rate that a warm-up starts with."""
 
@@ -89,6 +92,8 @@ class Loop:
         begin_epoch: Called before each epoch with the share of finished epochs.
         end_epoch: Called after each epoch, before the callback, to save the state.
         callbacks: Called with progress.
+        multiplications: About how many a step on features needs; None for images. Few of them are
+            faster in one thread.
 
     Attributes:
         history: A record of each epoch.
@@ -109,7 +114,9 @@ class Loop:
         begin_epoch: Callable[[float], None] = lambda _: None,
         end_epoch: Callable[["Loop", CostStep | None], None] = lambda _, __: None,
         callbacks: Callbacks | None = None,
+        multiplications: int | None = None,
     ) -> None:
+        self.multiplications = SHARED_WORK if multiplications is None else multiplications
         self.bare_network = network
         if fabric is not None:
             network, optimizer = fabric.setup(network, optimizer)
@@ -129,6 +136,10 @@ class Loop:
 
     def fit(self) -> None:
         """Train until the last epoch, or until the validation error stops improving."""
+        with few_threads(self.multiplications):
+            self._fit()
+
+    def _fit(self) -> None:
         epochs = self.settings.epochs
         while len(self.history) < epochs and not self._is_out_of_patience():
             start, done = time.perf_counter(), len(self.history)
@@ -343,3 +354,30 @@ def learning_rate(settings: LoopSettings, progress: float) -> float:
     if settings.schedule == "step":
         return settings.lr * 0.1 ** ((progress >= 0.5) + (progress >= 0.75))
     return settings.lr
+
+
+_thread_lock = threading.Lock()
+_threads, _fits = 1, 0
+
+
+@contextmanager
+def few_threads(multiplications: int) -> Iterator[None]:
+    """Use one thread if a step is small, and restore the number of threads afterwards.
+
+    On busy cores, several threads that synchronise in every step can be ten times slower.
+    """
+    global _threads, _fits
+    if multiplications >= SHARED_WORK:
+        yield
+        return
+    with _thread_lock:
+        if _fits == 0:  # other fits may run at the same time, in threads
+            _threads = torch.get_num_threads()
+        _fits += 1
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _thread_lock:
+            _fits -= 1
+            torch.set_num_threads(_threads)

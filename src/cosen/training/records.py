@@ -172,6 +172,26 @@ class RunRecord(StartRecord):
         return Objective.of(self.config.objective if costs is None else costs)
 
 
+class SparseConfusion(_Frozen):
+    """Confusion counts of more than 1,000 classes: only the pairs that occur."""
+
+    classes: int
+    cells: tuple[tuple[int, int, int], ...]  # true class, predicted class, count
+
+    @classmethod
+    def of(cls, counts: Tensor) -> Self:
+        """Convert a sparse tensor."""
+        cells = torch.cat([counts.indices(), counts.values()[None]]).T.tolist()
+        return cls(classes=len(counts), cells=tuple(map(tuple, cells)))
+
+    @property
+    def counts(self) -> Tensor:
+        """The counts as a sparse tensor, shape ``(C, C)``."""
+        cells = torch.tensor(self.cells, dtype=torch.long).reshape(-1, 3).T
+        shape = (self.classes, self.classes)
+        return torch.sparse_coo_tensor(cells[:2], cells[2], shape, check_invariants=True).coalesce()
+
+
 class Metrics(_Frozen):
     """The metrics of predictions; None if a metric is not defined."""
 
@@ -190,7 +210,14 @@ class Metrics(_Frozen):
     calibration_error_after: float | None  # the same after temperature scaling
     class_recall: tuple[float | None, ...]
     class_precision: tuple[float, ...]
-    confusion: tuple[tuple[int, ...], ...]  # counts, row = true class
+    confusion: tuple[tuple[int, ...], ...] | SparseConfusion  # counts, row = true class
+
+    @property
+    def counts(self) -> Tensor:
+        """The confusion counts, shape ``(C, C)``; sparse with many classes."""
+        if isinstance(self.confusion, SparseConfusion):
+            return self.confusion.counts
+        return torch.tensor(self.confusion)
 
 
 class RunMetrics(Record):

@@ -31,7 +31,7 @@ from cosen.data.splits import (
     Splits,
     split_images,
 )
-from cosen.errors import BrokenImageError, DataError, InputError
+from cosen.errors import BrokenImageError, CosenError, DataError, InputError
 from cosen.files import expand_user
 from cosen.networks import NETWORKS, Network, build_network, find_network
 from cosen.networks.freezing import freeze
@@ -46,7 +46,7 @@ from cosen.networks.pretrained import (
     split,
 )
 from cosen.networks.vgg import VGG16Features
-from cosen.networks.weights import fetch_weights, load_weights
+from cosen.networks.weights import fetch_weights, load_weights, read_weights
 from cosen.training.config import TrainConfig
 from cosen.training.finetuning import Mode, choose_mode, describe_plan, prepare, with_defaults
 from cosen.training.model_file import OWN, make_network
@@ -195,6 +195,7 @@ def make_task(
         name, preprocess, normalise = known, model.preprocess, model.normalise
     if network is not None:
         name = OWN
+        _try_network(network, preprocess, len(data.class_names))
     is_pretrained = name != OWN and name not in NETWORKS
     if not is_pretrained and not frozen:
         _check_unused(config, "your own" if name == OWN else name)
@@ -296,6 +297,26 @@ class _Features:
     backbone: nn.Module | None = None
     pooled: Tensor | None = None
     flipped: Tensor | None = None
+
+
+def _try_network(network: Callable[[], nn.Module], preprocess: Preprocess, classes: int) -> None:
+    """Raise an error unless the user's network maps images to one output per class."""
+    with torch.random.fork_rng(devices=[]):
+        made = make_network(OWN, classes, {}, own=network).eval()
+    shape = (1, preprocess.channels, preprocess.height, preprocess.width)
+    try:
+        with torch.no_grad():
+            logits = made(torch.zeros(shape)).logits
+    except CosenError:
+        raise
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"your network failed on images of the shape {shape}: {reason}") from error
+    if logits.shape != (1, classes):
+        raise InputError(
+            f"your network must map a batch of {shape} to (1, {classes}), one output per class, "
+            f"but returned {tuple(logits.shape)}"
+        )
 
 
 def _check_unused(config: TrainConfig, network: str) -> None:
@@ -432,7 +453,7 @@ def _choose_network(
     if name == "auto" or is_own:
         name = "small-cnn"
         if side > SMALL and not is_own:
-            name = "head" if config.weights else EMBEDDED
+            name = "head" if config.weights and _is_vgg(config.weights) else EMBEDDED
     entry = find_network(name)
     if entry.is_pretrained:
         return name, *_pretrained_preprocess(name, config.size)
@@ -458,6 +479,11 @@ def _pretrained_preprocess(name: str, size: int) -> tuple[Preprocess, Normalise]
         share=1.0 if found.is_squashed else found.crop,
     )
     return preprocess, Normalise(found.mean, found.std)
+
+
+def _is_vgg(weights: str) -> bool:
+    """Whether weights are those of VGG-16, with torchvision's names."""
+    return weights == "vgg16" or "features.0.weight" in read_weights(_weights_file(weights))
 
 
 def _weights_file(weights: str) -> Path:

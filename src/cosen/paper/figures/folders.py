@@ -58,7 +58,7 @@ def read_confusions(
                     f"{run.path} has other classes than {first.path}: draw them in two figures, "
                     "each with its own --out"
                 )
-            total += np.asarray(run.metrics().test.confusion, dtype=np.int64)
+            total += run.metrics().test.counts.to_dense().numpy()
         confusions.append(NamedConfusion(one.name, total))
     return confusions, class_names
 

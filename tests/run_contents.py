@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from safetensors.torch import load_file
 
+from cosen.costs.step_files import step_matrices
+
 
 def weights(run):
     """The weights of the model, by name."""
@@ -17,7 +19,8 @@ def history_without_times(run):
 
 def cost_steps(run):
     """The matrices of each step of learned costs."""
-    return [load_file(path) for path in sorted((run.path / "costs").glob("*.safetensors"))]
+    files = sorted((run.path / "costs").glob("*.safetensors"))
+    return [step_matrices(load_file(path)) for path in files]
 
 
 def logits_of_test(run):

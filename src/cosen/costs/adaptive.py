@@ -135,8 +135,8 @@ class AdaptiveCosts(LearnedCosts):
             ignore_index=ignore_index,
         )
         importance = self.objective.class_importance(counts).log()
-        self.register_buffer("frequency_term", importance.mean() - importance, persistent=False)
-        self.register_buffer("rarity", (counts.min() / counts) ** 0.25, persistent=False)
+        self.register_buffer("frequency_term", importance.mean() - importance)
+        self.register_buffer("rarity", (counts.min() / counts) ** 0.25)
         self.tau, self.learn_tau = tau, learn_tau
         self.learn_margin, self.margin = margin is None, margin or 0.0
         self.margin_scale = margin_scale

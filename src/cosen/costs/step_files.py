@@ -9,6 +9,9 @@ from torch import Tensor
 from cosen.costs.adaptive import costs_of
 from cosen.costs.learned import CostStep
 
+NAMES = {"cost_matrix": "costs"}
+"""Names in a file that differ from those of the fields."""
+
 SPARSE = ".indices"
 """Ending of the name of a sparse tensor's indices."""
 
@@ -28,7 +31,7 @@ def step_tensors(step: CostStep) -> dict[str, Tensor]:
             found[field.name + SPARSE] = value.indices().to(torch.int32).contiguous()
             found[field.name] = value.values().contiguous()
         else:
-            found[field.name] = value.contiguous()
+            found[NAMES.get(field.name, field.name)] = value.contiguous()
     return found
 
 
@@ -44,6 +47,4 @@ def step_matrices(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         found[of] = values.to_dense()
     if "row" in tensors:
         found["costs"] = costs_of(tensors["row"], tensors["diagonal"], tensors.get("error_term"))
-    if "cost_matrix" in found:
-        found["costs"] = found.pop("cost_matrix")
     return found

@@ -136,31 +136,28 @@ class Loop:
 
     def fit(self) -> None:
         """Train until the last epoch, or until the validation error stops improving."""
-        with few_threads(self.multiplications):
-            self._fit()
-
-    def _fit(self) -> None:
         epochs = self.settings.epochs
-        while len(self.history) < epochs and not self._is_out_of_patience():
-            start, done = time.perf_counter(), len(self.history)
-            self.network.train()
-            self.begin_epoch(done / epochs)
-            batches = self.batches()
-            count = len(batches)  # type: ignore[arg-type]
-            sums: tuple[Any, Any, int] = 0.0, 0, 0  # of losses, wrong samples, and samples
-            for number, batch in enumerate(batches):  # θ: the weights, with fixed costs
-                loss, wrong, samples = self.train_batch(batch, number, count)
-                sums = sums[0] + loss, sums[1] + wrong, sums[2] + samples
-                self.callbacks.batch(done * count + number + 1, epochs * count)
-            trained = time.perf_counter() - start
-            outputs = self.validate(self.evaluated) if self.validate else None
-            step = None
-            if outputs is not None and isinstance(self.loss, LearnedCosts):  # ξ: the costs
-                step = self.loss.step(outputs.logits, outputs.target, outputs.features)
-            seconds = time.perf_counter() - start
-            self.history.append(self._record(sums, outputs, step, trained, seconds))
-            self.end_epoch(self, step)
-            self.callbacks.epoch(self.history[-1])
+        with few_threads(self.multiplications):
+            while len(self.history) < epochs and not self._is_out_of_patience():
+                start, done = time.perf_counter(), len(self.history)
+                self.network.train()
+                self.begin_epoch(done / epochs)
+                batches = self.batches()
+                count = len(batches)  # type: ignore[arg-type]
+                sums: tuple[Any, Any, int] = 0.0, 0, 0  # of losses, wrong samples, and samples
+                for number, batch in enumerate(batches):  # θ: the weights, with fixed costs
+                    loss, wrong, samples = self.train_batch(batch, number, count)
+                    sums = sums[0] + loss, sums[1] + wrong, sums[2] + samples
+                    self.callbacks.batch(done * count + number + 1, epochs * count)
+                trained = time.perf_counter() - start
+                outputs = self.validate(self.evaluated) if self.validate else None
+                step = None
+                if outputs is not None and isinstance(self.loss, LearnedCosts):  # ξ: the costs
+                    step = self.loss.step(outputs.logits, outputs.target, outputs.features)
+                seconds = time.perf_counter() - start
+                self.history.append(self._record(sums, outputs, step, trained, seconds))
+                self.end_epoch(self, step)
+                self.callbacks.epoch(self.history[-1])
 
     def train_batch(self, batch: Batch, number: int, count: int) -> tuple[Tensor, Tensor, int]:
         """Run one batch forward and backward, and step if enough gradients were summed.

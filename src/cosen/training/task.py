@@ -55,6 +55,13 @@ from cosen.training.records import ModelInfo
 SMALL = 64
 """Largest image side for which the small network does not shrink images."""
 
+TINY = 32
+"""Smallest side of colour images for which a pretrained network is the default."""
+
+ENLARGED = 128
+"""Size of small colour images in a pretrained network. Its own size would take three times as
+long, and these images have no finer detail."""
+
 FEATURE_SIZE = 128
 """Default image size for features of VGG-16."""
 
@@ -452,11 +459,12 @@ def _choose_network(
     name = config.network
     if name == "auto" or is_own:
         name = "small-cnn"
-        if side > SMALL and not is_own:
+        if (side > SMALL or (side >= TINY and not grey)) and not is_own:
             name = "head" if config.weights and _is_vgg(config.weights) else EMBEDDED
     entry = find_network(name)
     if entry.is_pretrained:
-        return name, *_pretrained_preprocess(name, config.size)
+        size = config.size or (ENLARGED if config.network == "auto" and side <= SMALL else 0)
+        return name, *_pretrained_preprocess(name, size)
     usual = entry.image_size
     if name in ("small-cnn", "resnet32"):
         usual = min(side, SMALL)

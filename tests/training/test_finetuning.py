@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import cosen
 from cosen.data import features as features_module
+from cosen.data.sources import from_arrays
 from cosen.errors import InputError, RunError
 from cosen.networks import build_network
 from cosen.networks.pretrained import EMBEDDED
@@ -23,6 +24,7 @@ from cosen.training.finetuning import (
     with_defaults,
 )
 from cosen.training.loop import Callbacks, LoopSettings, learning_rate
+from cosen.training.task import _choose_network
 from cosen.training.tuning import tune
 from small_study import run_here
 
@@ -143,6 +145,22 @@ def test_photographs_start_from_pretrained_weights_by_default(photos, tmp_path):
     run = cosen.train(photos, out=tmp_path / "run", epochs=1, device="cpu", size=32)
     assert run.record.prepared.network == EMBEDDED
     assert run.record.config.finetune == "last"
+
+
+@pytest.mark.parametrize(
+    ("shape", "network", "size"),
+    [
+        ((28, 28), "small-cnn", 28),
+        ((16, 16, 3), "small-cnn", 16),
+        ((32, 32, 3), EMBEDDED, 128),
+        ((80, 80), EMBEDDED, 224),
+        ((80, 80, 3), EMBEDDED, 224),
+    ],
+)
+def test_the_default_network(shape, network, size):
+    data = from_arrays(np.zeros((4, *shape), np.uint8), np.array([0, 0, 1, 1]))
+    name, preprocess, _ = _choose_network(TrainConfig(), data, is_own=False)
+    assert (name, preprocess.height) == (network, size)
 
 
 def test_the_default_mode():

@@ -459,7 +459,8 @@ def _choose_network(
     name = config.network
     if name == "auto" or is_own:
         name = "small-cnn"
-        if (side > SMALL or (side >= TINY and not grey)) and not is_own:
+        is_photograph = side > SMALL or (side >= TINY and not grey)
+        if sample and is_photograph and not is_own:
             name = "head" if config.weights and _is_vgg(config.weights) else EMBEDDED
     entry = find_network(name)
     if entry.is_pretrained:

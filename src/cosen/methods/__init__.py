@@ -114,7 +114,8 @@ def make_method(name: str, options: Mapping[str, Any] | None = None) -> Method:
     try:
         return method(**options)
     except InputError as error:
-        raise InputError(f"method {name}: {error}") from error
+        about = "" if str(error).startswith("method ") else f"method {name}: "
+        raise InputError(f"{about}{error}") from error
     except (TypeError, ValueError) as error:
         given = ", ".join(f"{key}={value!r}" for key, value in options.items())
         raise InputError(f"method {name} does not take the options {given} ({error})") from error

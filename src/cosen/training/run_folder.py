@@ -63,7 +63,8 @@ class RunFolder:
         if not run.has_run:
             runs = sorted(run.path.glob("runs/*/*/run.json")) if is_folder(run.path) else []
             hint = f"; it is a study, so name one of its runs: {runs[0].parent}" if runs else ""
-            raise RunError(f"{path} is not a run folder: it has no run.json{hint}")
+            reason = "it has no run.json" if is_folder(run.path) else "there is no such folder"
+            raise RunError(f"{path} is not a run folder: {reason}{hint}")
         return run
 
     @contextmanager

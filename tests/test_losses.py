@@ -285,8 +285,8 @@ def test_large_batches_have_the_same_loss_and_derivatives(monkeypatch, name, red
     found = []
     for is_large in (False, True):
         least, most = (0, 0) if is_large else (10**9, 10**9)
-        monkeypatch.setattr("cosen.functional.losses.LARGE", least)
         monkeypatch.setattr("cosen.functional.losses.SMALL", most)
+        monkeypatch.setattr("cosen.costs.adaptive.SMALL", most)
         monkeypatch.setattr(
             "cosen.functional.losses.ClassLoss", functools.partial(ClassLoss, least=least)
         )
@@ -304,7 +304,6 @@ def test_large_batches_have_the_same_loss_and_derivatives(monkeypatch, name, red
 
 
 def test_a_share_too_small_for_float32_has_its_loss_in_a_large_batch(monkeypatch):
-    monkeypatch.setattr("cosen.functional.losses.LARGE", 0)
     monkeypatch.setattr("cosen.functional.losses.ClassLoss", functools.partial(ClassLoss, least=0))
     logits = torch.tensor([[0.0, 200.0, 0.0]], requires_grad=True)
     value = cosen.BalancedSoftmaxLoss([1, 1, 1])(logits, torch.tensor([0]))

@@ -252,3 +252,21 @@ def test_many_methods_have_a_caveat(tmp_path):
     runs = runs_with(tmp_path, right_on_val=right, right_on_test=right, seeds=(0, 1))
     (caveat,) = choose(runs, objective=OVERALL).caveats
     assert caveat.startswith("11 methods were compared: one may look better by chance")
+
+
+def test_few_validation_images_of_the_rarest_class_have_a_caveat(tmp_path):
+    runs = {
+        method: {
+            seed: write_run(
+                tmp_path / f"{method}{seed}",
+                val=random_part(np.random.default_rng(seed), 0.9, counts=(30, 20, 2)),
+                test=random_part(np.random.default_rng(9), 0.9),
+            )
+            for seed in (0, 1)
+        }
+        for method in ("baseline", "cosen")
+    }
+    assert choose(runs, objective=BALANCED).caveats == (
+        "Validation has 4 images of the rarest class, over all seeds: it can miss real "
+        "differences.",
+    )

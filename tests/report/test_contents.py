@@ -387,7 +387,7 @@ def test_a_run_is_not_compared_with_itself_or_another_folder(tmp_path):
     write_run(tmp_path / "run", COSTLY)
     with pytest.raises(InputError, match="cannot be compared with itself"):
         contents(tmp_path / "run", tmp_path / "." / "run")
-    with pytest.raises(RunError, match=r"nowhere is not a run folder: it has no run\.json"):
+    with pytest.raises(RunError, match=r"nowhere is not a run folder: there is no such folder"):
         contents(tmp_path / "run", tmp_path / "nowhere")
 
 

@@ -8,6 +8,8 @@ keeps.
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+import numpy as np
+
 from cosen.comparing.bootstrap import LEVEL, Change
 from cosen.comparing.leaderboard import FinishedRun, Grid, PartName, compare_runs
 from cosen.comparing.leaderboard_table import format_change, format_error
@@ -19,6 +21,9 @@ MAX_NAMES = 3
 
 MANY_METHODS = 10
 """With more methods, a caveat says that one may win by chance."""
+
+FEW_IMAGES = 10
+"""Validation images of the rarest class, over all seeds, below which a caveat says so."""
 
 ERROR_DECIMALS = 12
 """Decimals of errors that are compared: the rest is rounding."""
@@ -171,6 +176,13 @@ def _caveats(runs: Grid, seeds: Sequence[int], excluded: Sequence[str]) -> tuple
     of_one_method = list(next(iter(runs.values())).values())
     present = {label for run in of_one_method for label in run.val.target.tolist()}
     names = of_one_method[0].record.prepared.class_names
+    counts = np.bincount(np.concatenate([run.val.target for run in of_one_method]))
+    rarest = int(counts[counts > 0].min())
+    if len(runs) > 1 and rarest < FEW_IMAGES:
+        caveats.append(
+            f"Validation has {rarest} {'image' if rarest == 1 else 'images'} of the rarest class, "
+            "over all seeds: it can miss real differences."
+        )
     if absent := [repr(name) for label, name in enumerate(names) if label not in present]:
         caveats.append(f"Classes without validation images are ignored: {_listed(absent)}.")
     if excluded:

@@ -24,7 +24,7 @@ from cosen.functional.checks import (
     check_same_device,
 )
 from cosen.functional.costs import FLOOR
-from cosen.functional.losses import Margins, margin_cross_entropy
+from cosen.functional.losses import SMALL, Margins, margin_cross_entropy
 from cosen.losses import Numbers, as_numbers
 
 SIGNIFICANT = 2.0
@@ -160,15 +160,14 @@ class AdaptiveCosts(LearnedCosts):
 
     def _margins(self) -> Margins:
         row, diagonal = self._row_and_diagonal()
-        if self.error_term is None:
-            return Margins.of_row(row, diagonal)
-        return Margins(matrix=costs_of(row, diagonal, self.error_term).log())
+        if self.error_term is not None or len(row) <= SMALL:
+            return Margins(matrix=costs_of(row, diagonal, self.error_term).log())
+        row = (row - row.max()).clamp(min=LOWEST)
+        return Margins(row=row, diagonal=(row + diagonal).clamp(min=LOWEST) - row)
 
     def _row_and_diagonal(self) -> tuple[Tensor, Tensor]:
         """Return log ξ of each output, and what is added for the true class."""
-        row = self.tau * self.frequency_term
-        row = (row - row.max()).clamp(min=LOWEST)
-        return row, (row - self.margin * self.rarity).clamp(min=LOWEST) - row
+        return self.tau * self.frequency_term, -self.margin * self.rarity
 
     @torch.no_grad()
     def step(

@@ -27,7 +27,6 @@ from cosen.functional.checks import (
     values_are_readable,
 )
 from cosen.functional.reduction import (
-    LARGE,
     Batch,
     ClassLoss,
     Reduction,
@@ -182,10 +181,9 @@ def margin_cross_entropy(
     def moved(outputs: Tensor, classes: Tensor) -> Tensor:
         if margins is NO_MARGINS:
             return outputs
-        if not batch.is_moderate:
-            # cross-entropy ignores the shift, but margins added to large logits would lose digits
-            outputs = outputs - outputs.detach().amax(1, keepdim=True)
-        return margins.added(outputs, classes, scale=scale)
+        # cross-entropy ignores the shift, but margins added to large logits would lose digits
+        shifted = outputs - outputs.detach().amax(1, keepdim=True)
+        return margins.added(shifted, classes, scale=scale)
 
     def plain(outputs: Tensor, classes: Tensor) -> Tensor:
         sums = moved(outputs, classes)
@@ -208,8 +206,7 @@ def margin_cross_entropy(
         return _losses_of_all(scale * outputs, margins, label_smoothing)
 
     is_native = weight is None or not label_smoothing
-    is_large = batch.logits.numel() >= LARGE and is_fused
-    if batch.is_moderate and is_native and not is_large:
+    if batch.is_moderate and is_native and margins is NO_MARGINS:
         # one call of cross_entropy also weights and reduces
         loss = cross_entropy(
             moved(batch.logits, batch.target),

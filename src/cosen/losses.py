@@ -77,6 +77,13 @@ def _floats(values: Numbers, *, name: str) -> Tensor:
     return as_numbers(values, name=name).to(torch.get_default_dtype())
 
 
+def _check_frequencies(frequencies: Tensor, batch: Batch) -> None:
+    """Require frequencies for the classes and on the device of a batch."""
+    name, classes = "class_frequencies", batch.logits.shape[1]
+    check_class_vector(frequencies, num_classes=classes, name=name, values=False)
+    check_same_device(frequencies, batch.logits, name=name, other="logits")
+
+
 class _Loss(nn.Module):
     """Base class: a loss with a reduction and an index to ignore."""
 
@@ -245,15 +252,8 @@ class BalancedSoftmaxLoss(_SmoothedLoss):
         self.tau = tau
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        batch = self._batch(logits, target)
-        check_class_vector(
-            self.class_frequencies,
-            num_classes=batch.logits.shape[1],
-            name="class_frequencies",
-            values=False,
-        )
-        check_same_device(self.class_frequencies, logits, name="class_frequencies", other="logits")
-        frequencies = self.class_frequencies
+        batch, frequencies = self._batch(logits, target), self.class_frequencies
+        _check_frequencies(frequencies, batch)
         margins = self._unless_changed("frequencies", frequencies, self._margins, self.tau)
         return margin_cross_entropy(batch, margins, label_smoothing=self.label_smoothing)
 
@@ -289,15 +289,8 @@ class LDAMLoss(_Loss):
         self.scale = scale
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        batch = self._batch(logits, target)
-        frequencies = self.class_frequencies
-        check_class_vector(
-            frequencies,
-            num_classes=batch.logits.shape[1],
-            name="class_frequencies",
-            values=False,
-        )
-        check_same_device(frequencies, logits, name="class_frequencies", other="logits")
+        batch, frequencies = self._batch(logits, target), self.class_frequencies
+        _check_frequencies(frequencies, batch)
         options = (self.max_margin, self.scale)
         margins = self._unless_changed("frequencies", frequencies, self._margins, *options)
         weight = self._unless_changed("weight", self.weight, self._weight)

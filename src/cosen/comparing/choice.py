@@ -174,16 +174,16 @@ def _caveats(runs: Grid, seeds: Sequence[int], excluded: Sequence[str]) -> tuple
     if len(seeds) == 1 and len(runs) > 1:
         caveats.append("There is one seed: the intervals ignore how much training runs vary.")
     of_one_method = list(next(iter(runs.values())).values())
-    present = {label for run in of_one_method for label in run.val.target.tolist()}
     names = of_one_method[0].record.prepared.class_names
-    counts = np.bincount(np.concatenate([run.val.target for run in of_one_method]))
+    targets = np.concatenate([run.val.target for run in of_one_method])
+    counts = np.bincount(targets, minlength=len(names))
     rarest = int(counts[counts > 0].min())
     if len(runs) > 1 and rarest < FEW_IMAGES:
         caveats.append(
             f"Validation has {rarest} {'image' if rarest == 1 else 'images'} of the rarest class, "
             "over all seeds: it can miss real differences."
         )
-    if absent := [repr(name) for label, name in enumerate(names) if label not in present]:
+    if absent := [repr(name) for name, count in zip(names, counts, strict=True) if not count]:
         caveats.append(f"Classes without validation images are ignored: {_listed(absent)}.")
     if excluded:
         caveats.append(f"Not considered, because seeds are missing: {_listed(excluded)}.")

@@ -20,7 +20,7 @@ _log = logging.getLogger("cosen")
 
 
 @dataclass(frozen=True, eq=False)
-class CostStep:
+class CostStep(ABC):
     """Result of one step of the costs.
 
     Attributes:
@@ -39,9 +39,9 @@ class CostStep:
     confusion: Tensor
 
     @property
+    @abstractmethod
     def costs(self) -> Tensor:
         """ξ after the step, shape ``(C, C)``."""
-        raise NotImplementedError
 
 
 class LearnedCosts(CostSensitiveLoss, ABC):

@@ -9,7 +9,6 @@ smoothed targets. If samples have many classes and the margins in a row differ b
 cross-entropies need only one matrix product.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
@@ -32,8 +31,6 @@ from cosen.functional.reduction import (
     Reduction,
     WithGradient,
     batch_loss,
-    checked_weight,
-    finite_or_error,
     full_precision,
     prepare_batch,
     without_autocast,
@@ -205,19 +202,6 @@ def margin_cross_entropy(
     def losses_of_all(outputs: Tensor) -> Tensor | None:
         return _losses_of_all(scale * outputs, margins, label_smoothing)
 
-    is_native = weight is None or not label_smoothing
-    if batch.is_moderate and is_native and margins is NO_MARGINS:
-        # one call of cross_entropy also weights and reduces
-        loss = cross_entropy(
-            moved(batch.logits, batch.target),
-            batch.target,
-            weight=None if weight is None else checked_weight(weight, batch.logits),
-            label_smoothing=label_smoothing,
-            reduction=batch.reduction,
-        )
-        if weight is None or batch.reduction != "mean" or math.isfinite(loss.item()):
-            loss = loss.reshape(batch.shape) if batch.reduction == "none" else loss
-            return finite_or_error(loss, batch)
     return batch_loss(batch, of_class, losses_of_all=losses_of_all, weight=weight)
 
 

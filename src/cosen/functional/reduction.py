@@ -1,8 +1,8 @@
 """Batches and reductions: the steps of every loss before and after its own formula.
 
 A loss works on logits ``(N, C)``. :func:`prepare_batch` brings other shapes to this one, and
-:func:`batch_loss` brings the losses back to the shape of the target. Logits are searched for NaN
-only if the loss is not finite, so this costs no time in training.
+:func:`batch_loss` brings the losses back to the shape of the target. One pass over
+the logits finds out whether all are moderate; only if not, they are searched for NaN.
 """
 
 import math
@@ -182,7 +182,9 @@ def batch_loss(
     """
     logits, target = batch.logits, batch.target
     if weight is not None:
-        weight = checked_weight(weight, logits)
+        check_same_device(weight, logits, name="weight", other="logits")
+        check_weight(weight, num_classes=logits.shape[1], values=values_are_readable(weight))
+        weight = weight.to(logits.dtype)
     if target.is_floating_point():
         shares = target.to(logits.dtype)
         if weight is not None:
@@ -190,7 +192,7 @@ def batch_loss(
         losses, weights = _expected_losses(of_class.plain, losses_of_all, logits, shares)
     else:
         if weight is None and batch.all_count:
-            loss = finite_or_error(of_class.reduced(batch), batch)
+            loss = _finite_or_error(of_class.reduced(batch), batch)
             return loss.reshape(batch.shape) if batch.reduction == "none" else loss
         if batch.all_count:
             check_logit_values(batch.given)  # a weight of 0 would hide them
@@ -202,14 +204,7 @@ def batch_loss(
     return reduced.reshape(batch.shape) if batch.reduction == "none" else reduced
 
 
-def checked_weight(weight: Tensor, logits: Tensor) -> Tensor:
-    """Check class weights, and convert them to the precision of the logits."""
-    check_same_device(weight, logits, name="weight", other="logits")
-    check_weight(weight, num_classes=logits.shape[1], values=values_are_readable(weight))
-    return weight.to(logits.dtype)
-
-
-def finite_or_error(loss: Tensor, batch: Batch) -> Tensor:
+def _finite_or_error(loss: Tensor, batch: Batch) -> Tensor:
     """Return a loss, but raise an error if it is not finite because of the logits."""
     if not batch.is_moderate and values_are_readable(loss):
         is_finite = bool(loss.isfinite().all()) if loss.ndim else math.isfinite(loss.item())

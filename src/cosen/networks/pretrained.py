@@ -161,8 +161,9 @@ def build_timm(
 def _size_options(name: str, size: Sequence[int] | None) -> dict[str, Any]:
     """Return the options of timm for a size that is built into the network."""
     found = pretrained_input(name)
-    is_other = found.is_fixed and size is not None and tuple(size) != found.size
-    return {"img_size": tuple(size)} if is_other and size is not None else {}
+    if size is None or not found.is_fixed or tuple(size) == found.size:
+        return {}
+    return {"img_size": tuple(size)}
 
 
 def _wrong_size(name: str, size: Sequence[int]) -> InputError:
@@ -218,7 +219,10 @@ def load_pretrained(
     try:
         missing, unexpected = model.load_state_dict(kept, strict=False)
     except RuntimeError as error:  # other shapes
-        raise _wrong_size(name, size or (0, 0)) from error
+        if size is not None and _size_options(name, size):
+            raise _wrong_size(name, size) from error
+        reason = str(error).splitlines()[0]
+        raise DataError(f"the weights of {name} do not fit the network: {reason}") from error
     missing = [key for key in missing if not key.startswith(f"{output}.")]
     if missing or unexpected:
         raise DataError(
@@ -455,8 +459,12 @@ def stage_count(network: Network) -> int:
     return max(1, round(len(stages) / 4))
 
 
-def check_split(network: Network, size: tuple[int, int]) -> None:
-    """Raise an error unless the two parts of a network together compute what it computes."""
+def check_split(network: Network, size: tuple[int, int]) -> int:
+    """Raise an error unless the two parts of a network together compute what it computes.
+
+    Returns:
+        The number of activations of an image between the parts.
+    """
     lower, upper = split(network)
     images = torch.rand(2, 3, *size, generator=torch.Generator().manual_seed(0))
     was_training = network.training
@@ -464,7 +472,8 @@ def check_split(network: Network, size: tuple[int, int]) -> None:
     try:
         with torch.no_grad():
             expected = network(images).features
-            found = upper.eval()(lower.eval()(images)).features
+            activations = lower.eval()(images)
+            found = upper.eval()(activations).features
         is_same = torch.allclose(found, expected, rtol=1e-3, atol=1e-4)
     except (RuntimeError, TypeError, AttributeError, ValueError, IndexError):
         is_same = False
@@ -474,3 +483,4 @@ def check_split(network: Network, size: tuple[int, int]) -> None:
             f"{type(network.module).__name__} cannot be split into stages: use --finetune none, "
             "light or all"
         )
+    return int(activations[0].numel())

@@ -1,6 +1,7 @@
 """Prepare a run: splits, inputs, and a suitable network."""
 
 import logging
+import math
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -354,12 +355,11 @@ def _check_mode(
             f"with --finetune last, images can only be mirrored: use --augment flip instead of "
             f"{','.join(sorted(augment))}, or --finetune all"
         )
-    size = preprocess.shape[:2]
-    check_split(whole, size)
-    with torch.inference_mode():
-        numbers = split(whole)[0](torch.zeros(1, 3, *size)).numel()
+    numbers = check_split(whole, preprocess.shape[:2])
     needed = 2 * numbers * images * (1 + len(augment)) / 2**30  # in half precision
-    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    has_sizes = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})  # not on Windows
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if has_sizes else math.inf
+    available = memory / 2**30
     if needed > available / 2:
         raise InputError(
             f"--finetune last needs {needed:.0f} GB for activations of {images} images, but this "

@@ -268,7 +268,7 @@ def test_a_class_of_weight_zero_counts_for_nothing():
     )
 
 
-LARGE_LOSSES = {
+FAST_LOSSES = {
     "cross_entropy": lambda: cosen.CostSensitiveCrossEntropyLoss(COSTS),
     "hinge": lambda: cosen.CostSensitiveHingeLoss(COSTS),
     "mse": lambda: cosen.CostSensitiveMSELoss(COSTS),
@@ -278,19 +278,24 @@ LARGE_LOSSES = {
 }
 
 
-@pytest.mark.parametrize("name", LARGE_LOSSES)
+def _plain_only(plain, _with_gradient, **_options):
+    return ClassLoss(plain)
+
+
+@pytest.mark.parametrize("name", FAST_LOSSES)
+@pytest.mark.parametrize("small", [0, 10**9], ids=["row and diagonal", "matrix"])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_large_batches_have_the_same_loss_and_derivatives(monkeypatch, name, reduction):
-    """They are computed together with their gradient, and with costs as a row and a diagonal."""
+def test_a_loss_computed_with_its_gradient_is_the_same(monkeypatch, name, small, reduction):
     found = []
-    for is_large in (False, True):
-        least, most = (0, 0) if is_large else (10**9, 10**9)
-        monkeypatch.setattr("cosen.functional.losses.SMALL", most)
-        monkeypatch.setattr("cosen.costs.adaptive.SMALL", most)
+    for is_fast in (False, True):
+        monkeypatch.setattr("cosen.functional.losses.SMALL", small)
+        monkeypatch.setattr("cosen.costs.adaptive.SMALL", small)
+        monkeypatch.setattr("cosen.functional.reduction.LARGE", 0)
         monkeypatch.setattr(
-            "cosen.functional.losses.ClassLoss", functools.partial(ClassLoss, least=least)
+            "cosen.functional.losses.ClassLoss",
+            functools.partial(ClassLoss, least=0) if is_fast else _plain_only,
         )
-        loss = LARGE_LOSSES[name]()
+        loss = FAST_LOSSES[name]()
         loss.reduction = reduction
         logits = LOGITS.double().requires_grad_()
         value = loss(logits, TARGET)
@@ -299,12 +304,11 @@ def test_large_batches_have_the_same_loss_and_derivatives(monkeypatch, name, red
         found.append([value, slope, again])
         if name != "hinge":  # its slope is constant
             found[-1] += torch.autograd.grad(again.square().sum(), logits)
-    for small, large in zip(*found, strict=True):
-        torch.testing.assert_close(large, small)
+    for plain, fast in zip(*found, strict=True):
+        torch.testing.assert_close(fast, plain)
 
 
-def test_a_share_too_small_for_float32_has_its_loss_in_a_large_batch(monkeypatch):
-    monkeypatch.setattr("cosen.functional.losses.ClassLoss", functools.partial(ClassLoss, least=0))
+def test_a_share_too_small_for_float32_has_its_loss():
     logits = torch.tensor([[0.0, 200.0, 0.0]], requires_grad=True)
     value = cosen.BalancedSoftmaxLoss([1, 1, 1])(logits, torch.tensor([0]))
     value.backward()

@@ -121,6 +121,7 @@ class LearnedCosts(CostSensitiveLoss, ABC):
         batch = prepare_batch(  # on the CPU, where values are checked too
             logits.detach().cpu(), target.cpu(), reduction="none", ignore_index=self.ignore_index
         )
+        batch.check_values()
         check_logit_values(batch.given)
         kept = batch.target != self.ignore_index
         if not bool(kept.any()):

@@ -18,7 +18,7 @@ from cosen.errors import InputError
 
 def values_are_readable(tensor: Tensor) -> bool:
     """Return whether reading the values of ``tensor`` is possible and cheap."""
-    return tensor.device.type == "cpu" and not is_traced()
+    return tensor.is_cpu and not is_traced()
 
 
 def is_traced() -> bool:
@@ -67,26 +67,39 @@ def check_logit_values(logits: Tensor) -> None:
         )
 
 
-def check_target(target: Tensor, logits: Tensor, *, ignore_index: int) -> bool:
-    """Require class indices or probabilities that fit checked logits.
-
-    Returns:
-        Whether the values were read and no sample is ignored.
-    """
+def check_target(target: Tensor, logits: Tensor) -> None:
+    """Require class indices or probabilities in a shape that fits checked logits."""
     check_same_device(target, logits, name="target", other="logits")
     if target.is_floating_point():
-        _check_probabilities(target, logits)
-        return False
+        if target.shape != logits.shape:
+            raise InputError(
+                f"target of class probabilities must have the shape of the logits, "
+                f"{tuple(logits.shape)}, but has {tuple(target.shape)}; for class indices use an "
+                "integer dtype"
+            )
+        return
     if target.dtype == torch.bool or target.is_complex():
         raise InputError(f"target must be class indices or probabilities, but is {target.dtype}")
-    classes = logits.shape[min(1, logits.ndim - 1)]
     shape = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else ()
     if target.shape != shape:
         raise InputError(
             f"target of class indices must have the shape {tuple(shape)} for logits of the shape "
             f"{tuple(logits.shape)}, but has {tuple(target.shape)}"
         )
-    if values_are_readable(target) and target.numel():
+
+
+def check_target_values(target: Tensor, logits: Tensor, *, ignore_index: int) -> bool:
+    """Require valid classes or probabilities in a checked target, if its values can be read.
+
+    Returns:
+        Whether classes were read and no sample is ignored.
+    """
+    if not values_are_readable(target):
+        return False
+    if target.is_floating_point():
+        _check_probabilities(target)
+    elif target.numel():
+        classes = logits.shape[min(1, logits.ndim - 1)]
         ends = torch.aminmax(target)
         low, high = ends.min.item(), ends.max.item()
         if low >= 0 and high < classes:
@@ -102,23 +115,16 @@ def check_target(target: Tensor, logits: Tensor, *, ignore_index: int) -> bool:
     return False
 
 
-def _check_probabilities(target: Tensor, logits: Tensor) -> None:
-    if target.shape != logits.shape:
+def _check_probabilities(target: Tensor) -> None:
+    class_dim = min(1, target.ndim - 1)
+    sums = target.float().sum(dim=class_dim)
+    wrong = ~((target >= 0).all(dim=class_dim) & ((sums - 1).abs() < 1e-2))
+    if bool(wrong.any()):
+        index = wrong.nonzero()[0].tolist()
         raise InputError(
-            f"target of class probabilities must have the shape of the logits, "
-            f"{tuple(logits.shape)}, but has {tuple(target.shape)}; for class indices use an "
-            "integer dtype"
+            "target of class probabilities must be non-negative and sum to 1, but "
+            f"{_sample(index)} has {target.movedim(class_dim, -1)[tuple(index)].tolist()}"
         )
-    if values_are_readable(target):
-        class_dim = min(1, target.ndim - 1)
-        sums = target.float().sum(dim=class_dim)
-        wrong = ~((target >= 0).all(dim=class_dim) & ((sums - 1).abs() < 1e-2))
-        if bool(wrong.any()):
-            index = wrong.nonzero()[0].tolist()
-            raise InputError(
-                "target of class probabilities must be non-negative and sum to 1, but "
-                f"{_sample(index)} has {target.movedim(class_dim, -1)[tuple(index)].tolist()}"
-            )
 
 
 def _sample(index: list[int]) -> str:

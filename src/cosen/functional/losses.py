@@ -23,6 +23,7 @@ from cosen.functional.checks import (
     check_logit_values,
     check_margins,
     check_same_device,
+    is_traced,
     values_are_readable,
 )
 from cosen.functional.reduction import (
@@ -32,6 +33,7 @@ from cosen.functional.reduction import (
     WithGradient,
     batch_loss,
     full_precision,
+    is_moderate,
     prepare_batch,
     without_autocast,
 )
@@ -42,6 +44,8 @@ derivatives, which divide by the square of the sum, set the limit."""
 
 UNDERFLOW = 80.0
 """Losses from which the softmax of the true class is too small for float32."""
+
+NO_CLASS = -(2**62)
 
 SMALL = 512
 """Classes up to which a matrix of margins is cheap."""
@@ -174,6 +178,10 @@ def margin_cross_entropy(
     The logits are multiplied by ``scale`` before the margins are added.
     """
     check_fraction(label_smoothing, name="label_smoothing")
+    if weight is None and margins is not NO_MARGINS and batch.is_small:
+        small = _small_loss(batch, margins, label_smoothing, scale)
+        if small is not None:
+            return small
 
     def moved(outputs: Tensor, classes: Tensor) -> Tensor:
         if margins is NO_MARGINS:
@@ -188,13 +196,14 @@ def margin_cross_entropy(
 
     def with_gradient(outputs: Tensor, classes: Tensor) -> WithGradient:
         table, index = margins.new_sum(outputs, classes, scale=scale), classes.unsqueeze(1)
+        of_true = table.gather(1, index)
         torch.softmax(table, 1, out=table)
         won = table.gather(1, index)
         table.scatter_(1, index, won - 1)
-        losses = won.log_().squeeze(1).neg_()
-        if not losses.amax().item() < UNDERFLOW:
-            losses = plain(outputs, classes)
-        return losses, table if scale == 1 else table.mul_(scale)
+        losses = won.log_().neg_()
+        if not (is_moderate(of_true.add_(losses)) and losses.amax().item() < UNDERFLOW):
+            return None  # the sum of the exponentials or a share is not exact, or NaN
+        return losses.squeeze(1), table if scale == 1 else table.mul_(scale)
 
     is_fused = not (label_smoothing or margins.requires_grad or margins is NO_MARGINS)
     of_class = ClassLoss(plain, with_gradient if is_fused else None)
@@ -203,6 +212,28 @@ def margin_cross_entropy(
         return _losses_of_all(scale * outputs, margins, label_smoothing)
 
     return batch_loss(batch, of_class, losses_of_all=losses_of_all, weight=weight)
+
+
+def _small_loss(
+    batch: Batch, margins: Margins, label_smoothing: float, scale: float
+) -> Tensor | None:
+    """Compute a loss with the fewest calls; None if the values need a closer look.
+
+    A class that does not exist raises an error.
+    """
+    if not is_moderate(batch.logits):
+        return None
+    try:
+        loss = cross_entropy(
+            margins.added(batch.logits, batch.target, scale=scale),
+            batch.target,
+            label_smoothing=label_smoothing,
+            reduction=batch.reduction,
+            ignore_index=NO_CLASS,
+        )
+    except (IndexError, RuntimeError):
+        return None
+    return loss.reshape(batch.shape) if loss.ndim else loss
 
 
 def _losses_of_all(outputs: Tensor, margins: Margins, label_smoothing: float) -> Tensor | None:
@@ -345,62 +376,74 @@ def cost_sensitive_mse(
 
 def hinge(batch: Batch, costs: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
     """:func:`cost_sensitive_hinge` of a prepared batch and checked costs."""
+    check_fraction(label_smoothing, name="label_smoothing")
+    share = label_smoothing / batch.logits.shape[1]
+    signs = 1 - 2 * share, 2 * (label_smoothing - share) - 1  # 1 - 2 d of wrong and true classes
 
-    def loss(wanted: Tensor, weighted: Tensor) -> Tensor:
-        return (1 - (2 * wanted - 1) * weighted).clamp(min=0).sum(1)
+    def plain(outputs: Tensor, factors: Tensor) -> Tensor:
+        return torch.addcmul(factors.new_ones(()), outputs, factors).clamp(min=0).sum(1)
 
-    def with_gradient(outputs: Tensor, classes: Tensor, rows: Tensor) -> WithGradient:
-        index = classes[:, None]
-        rows.scatter_(1, index, -rows.gather(1, index))
-        terms = torch.addcmul(rows.new_ones(()), outputs, rows).clamp_(min=0)
-        return terms.sum(1), torch.ops.aten.threshold_backward(rows, terms, 0)
+    def with_gradient(outputs: Tensor, factors: Tensor) -> WithGradient:
+        terms = torch.addcmul(factors.new_ones(()), outputs, factors).clamp_(min=0)
+        torch.ops.aten.threshold_backward.grad_input(factors, terms, 0, grad_input=factors)
+        return terms.sum(1), factors
 
-    return _loss_of_weighted_outputs(batch, costs, label_smoothing, loss, with_gradient)
+    return _loss_of_weighted_outputs(batch, costs, signs, plain, with_gradient)
 
 
 def squared_error(batch: Batch, costs: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
     """:func:`cost_sensitive_mse` of a prepared batch and checked costs."""
-    check_logit_values(batch.given)  # an infinite logit has a finite loss
+    check_fraction(label_smoothing, name="label_smoothing")
+    share = label_smoothing / batch.logits.shape[1]
+    signs = 1.0, -1.0  # with y = logistic(x), 1 - y = logistic(-x)
 
-    def loss(wanted: Tensor, weighted: Tensor) -> Tensor:
-        return (wanted - weighted.sigmoid()).square().sum(1) / 2
+    def plain(outputs: Tensor, factors: Tensor) -> Tensor:
+        errors = (outputs * factors).sigmoid()  # |d - y| without smoothing
+        if label_smoothing:
+            is_wrong = factors > 0  # costs are positive
+            errors = errors - share - (label_smoothing - 2 * share) * (~is_wrong).to(errors.dtype)
+        return errors.square().sum(1) / 2
 
-    def with_gradient(outputs: Tensor, classes: Tensor, rows: Tensor) -> WithGradient:
-        scores = (outputs * rows).sigmoid_()
-        slopes = torch.ops.aten.sigmoid_backward(rows, scores)  # rows * scores * (1 - scores)
-        index = classes[:, None]
-        scores.scatter_(1, index, scores.gather(1, index) - 1)  # minus the target d
-        return torch.linalg.vecdot(scores, scores) / 2, slopes.mul_(scores)
+    def with_gradient(outputs: Tensor, factors: Tensor) -> WithGradient:
+        errors = (outputs * factors).sigmoid_()
+        torch.ops.aten.sigmoid_backward.grad_input(factors, errors, grad_input=factors)
+        return torch.linalg.vecdot(errors, errors) / 2, factors.mul_(errors)
 
-    return _loss_of_weighted_outputs(batch, costs, label_smoothing, loss, with_gradient)
+    fused = None if label_smoothing else with_gradient
+    return _loss_of_weighted_outputs(batch, costs, signs, plain, fused)
 
 
 def _loss_of_weighted_outputs(
     batch: Batch,
     costs: Tensor,
-    label_smoothing: float,
-    loss: Callable[[Tensor, Tensor], Tensor],
-    with_gradient: Callable[[Tensor, Tensor, Tensor], WithGradient],
+    signs: tuple[float, float],
+    plain: Callable[[Tensor, Tensor], Tensor],
+    with_gradient: Callable[[Tensor, Tensor], WithGradient] | None,
 ) -> Tensor:
-    """Compute a loss of the smoothed one-hot target d and the outputs times their costs.
+    """Compute a loss of the outputs times factors: the costs times the sign of their class.
 
-    ``with_gradient`` computes the loss and its gradient from outputs, classes and a copy of the
-    rows of costs, for d that is not smoothed.
+    ``signs`` are those of wrong and true classes. ``with_gradient`` may write to the factors.
     """
     costs = costs.to(batch.logits.dtype)
-    check_fraction(label_smoothing, name="label_smoothing")
+    wrong, true = signs
 
-    def plain(outputs: Tensor, classes: Tensor) -> Tensor:
-        numbers = torch.arange(outputs.shape[1], device=classes.device)
-        one_hot = (classes[:, None] == numbers).to(outputs.dtype)  # F.one_hot fails under vmap
-        wanted = (1 - label_smoothing) * one_hot + label_smoothing / outputs.shape[1]
-        return loss(wanted, outputs * costs[classes])
+    def factors_of(classes: Tensor) -> Tensor:
+        rows, index = costs.index_select(0, classes), classes.unsqueeze(1)
+        of_true = true * rows.gather(1, index)
+        others = rows if wrong == 1 else wrong * rows
+        is_new = not (others.requires_grad or is_traced())
+        return others.scatter_(1, index, of_true) if is_new else others.scatter(1, index, of_true)
+
+    def of_class(outputs: Tensor, classes: Tensor) -> Tensor:
+        check_logit_values(batch.given)  # an infinite logit may have a finite loss
+        return plain(outputs, factors_of(classes))
 
     def fused(outputs: Tensor, classes: Tensor) -> WithGradient:
-        return with_gradient(outputs, classes, costs.index_select(0, classes))
+        if with_gradient is None or not is_moderate(outputs):
+            return None
+        return with_gradient(outputs, factors_of(classes))
 
-    is_fused = not (label_smoothing or costs.requires_grad)
-    return batch_loss(batch, ClassLoss(plain, fused if is_fused else None, least=0))
+    return batch_loss(batch, ClassLoss(of_class, None if costs.requires_grad else fused, least=0))
 
 
 def _checked_costs(costs: Tensor, logits: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Batches and reductions: the steps of every loss before and after its own formula.
 
 A loss works on logits ``(N, C)``. :func:`prepare_batch` brings other shapes to this one, and
-:func:`batch_loss` brings the losses back to the shape of the target. One pass over
-the logits finds out whether all are moderate; only if not, they are searched for NaN.
+:func:`batch_loss` brings the losses back to the shape of the target. If the loss is finite, the
+logits are not searched for NaN.
 """
 
 import math
@@ -20,6 +20,7 @@ from cosen.functional.checks import (
     check_logits,
     check_same_device,
     check_target,
+    check_target_values,
     check_weight,
     is_traced,
     is_transforming,
@@ -31,9 +32,9 @@ Reduction = Literal["mean", "sum", "none"]
 REDUCTIONS = get_args(Reduction)
 
 LARGE = 2**16
-"""Logits in a batch from which memory traffic takes most of the time."""
+"""Logits in a batch from which memory traffic takes most of the time, not the number of calls."""
 
-MODERATE = 1000.0
+MODERATE = 100.0
 """Logits to which margins are added without a loss of digits."""
 
 FEW = 4
@@ -42,7 +43,7 @@ Mixed images have two."""
 
 
 class Batch(NamedTuple):
-    """Checked inputs of a loss, one row per sample or pixel."""
+    """Inputs of a loss with checked shapes, one row per sample or pixel."""
 
     logits: Tensor  # (N, C), float32 or float64
     target: Tensor  # (N,) class indices, long, or (N, C) probabilities
@@ -50,30 +51,44 @@ class Batch(NamedTuple):
     reduction: Reduction
     ignore_index: int
     given: Tensor  # the logits as they were given
-    all_count: bool  # whether the target was read, and no sample is ignored
-    is_moderate: bool  # whether the logits were read, and none is large or NaN
+    given_target: Tensor
+
+    @property
+    def is_small(self) -> bool:
+        """Whether calls take most of the time, and all values can be read."""
+        count = self.logits.numel()
+        is_readable = values_are_readable(self.logits) and not self.target.is_floating_point()
+        classes_count = not 0 <= self.ignore_index < self.logits.shape[1]
+        return is_readable and classes_count and 0 < count < LARGE
+
+    def check_values(self) -> bool:
+        """Check the values that can be read; return whether it is known that all samples count."""
+        all_count = check_target_values(
+            self.given_target, self.given, ignore_index=self.ignore_index
+        )
+        if not all_count:
+            check_logit_values(self.given)  # an ignored sample would hide them
+        return all_count
 
 
 def prepare_batch(
     logits: Tensor, target: Tensor, *, reduction: Reduction, ignore_index: int
 ) -> Batch:
-    """Check the inputs that all losses share, and flatten them."""
+    """Check types and shapes of the inputs that all losses share, and flatten them."""
     check_choice(reduction, REDUCTIONS, name="reduction")
     check_logits(logits)
-    all_count = check_target(target, logits, ignore_index=ignore_index)
-    if not all_count:
-        check_logit_values(logits)  # an ignored sample would hide them
+    check_target(target, logits)
     shape = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else torch.Size()
     if target.is_floating_point():
-        target = classes_last(target)
+        flat_target = classes_last(target)
     else:
-        target = target.long() if target.ndim == 1 else target.long().flatten()
+        flat_target = target.long() if target.ndim == 1 else target.long().flatten()
     flat = full_precision(classes_last(logits))
-    is_moderate = all_count and _is_moderate(logits)
-    return Batch(flat, target, shape, reduction, ignore_index, logits, all_count, is_moderate)
+    return Batch(flat, flat_target, shape, reduction, ignore_index, logits, target)
 
 
-def _is_moderate(logits: Tensor) -> bool:
+def is_moderate(logits: Tensor) -> bool:
+    """Return whether no logit is large or NaN."""
     low, high = torch.aminmax(logits.detach())
     return low.item() > -MODERATE and high.item() < MODERATE
 
@@ -97,8 +112,8 @@ def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     return torch.autocast(device.type, enabled=False)
 
 
-WithGradient = tuple[Tensor, Tensor]
-"""Losses ``(K,)``, and their gradient ``(K, C)``."""
+WithGradient = tuple[Tensor, Tensor] | None
+"""Losses ``(K,)`` and their gradient ``(K, C)``, or None if digits would be lost."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +122,8 @@ class ClassLoss:
 
     Attributes:
         plain: Maps logits ``(K, C)`` and class indices ``(K,)`` to losses ``(K,)``.
-        with_gradient: Computes the same losses and their gradient in fewer passes over memory;
-            None if there is no such way.
+        with_gradient: Computes the same losses and their gradient together; None if there is no
+            such way.
         least: Logits in a batch from which this is faster.
     """
 
@@ -117,16 +132,18 @@ class ClassLoss:
     least: int = LARGE
 
     def reduced(self, batch: Batch) -> Tensor:
-        """Return the reduced loss of a batch in which all samples count."""
+        """Return the reduced loss of a batch whose target was read, and in which all count."""
         outputs, classes = batch.logits, batch.target
-        if (
-            self.with_gradient is None
-            or outputs.numel() < self.least
-            or not batch.is_moderate
-            or not (outputs.requires_grad and torch.is_grad_enabled())
-        ):
-            return _reduce(self.plain(outputs, classes), batch.reduction)
-        loss: Tensor = _Fused.apply(outputs, classes, self, batch.reduction)  # type: ignore[no-untyped-call]
+        has_gradient = outputs.requires_grad and torch.is_grad_enabled()
+        if self.with_gradient and has_gradient and outputs.numel() >= self.least:
+            found = self.with_gradient(outputs.detach(), classes)
+            if found is not None:
+                arguments = (outputs, classes, *found, self.plain, batch.reduction)
+                fused: Tensor = _Fused.apply(*arguments)  # type: ignore[no-untyped-call]
+                return fused
+        loss = _reduce(self.plain(outputs, classes), batch.reduction)
+        if not (bool(loss.isfinite().all()) if loss.ndim else math.isfinite(loss.item())):
+            check_logit_values(batch.given)  # a masked class may have an infinite loss
         return loss
 
 
@@ -135,26 +152,34 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, outputs: Tensor, classes: Tensor, loss: ClassLoss, reduction: Reduction
+        ctx: Any,
+        outputs: Tensor,
+        classes: Tensor,
+        losses: Tensor,
+        table: Tensor,
+        plain: Callable[[Tensor, Tensor], Tensor],
+        reduction: Reduction,
     ) -> Tensor:
-        assert loss.with_gradient is not None
-        losses, table = loss.with_gradient(outputs, classes)
         ctx.save_for_backward(outputs, classes, table)
-        ctx.loss, ctx.reduction = loss, reduction
+        ctx.plain, ctx.reduction = plain, reduction
         return _reduce(losses, reduction)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         outputs, classes, table = ctx.saved_tensors
         if torch.is_grad_enabled():
-            loss = _reduce(ctx.loss.plain(outputs, classes), ctx.reduction)
+            loss = _reduce(ctx.plain(outputs, classes), ctx.reduction)
             (result,) = torch.autograd.grad(loss, outputs, gradient, create_graph=True)
-            return result, None, None, None
+            return result, *NOTHING
         if ctx.reduction == "mean":
             gradient = gradient / len(classes)
         elif ctx.reduction == "none":
             gradient = gradient.unsqueeze(1)
-        return table * gradient, None, None, None
+        return table * gradient, *NOTHING
+
+
+NOTHING = (None,) * 5
+"""Gradients of the other arguments of :class:`_Fused`."""
 
 
 def _reduce(losses: Tensor, reduction: Reduction) -> Tensor:
@@ -180,7 +205,7 @@ def batch_loss(
             values, so it is not used under ``torch.compile``.
         weight: Weight of each class, shape ``(C,)``; None is 1.
     """
-    logits, target = batch.logits, batch.target
+    logits, target, all_count = batch.logits, batch.target, batch.check_values()
     if weight is not None:
         check_same_device(weight, logits, name="weight", other="logits")
         check_weight(weight, num_classes=logits.shape[1], values=values_are_readable(weight))
@@ -191,10 +216,10 @@ def batch_loss(
             shares = shares * weight
         losses, weights = _expected_losses(of_class.plain, losses_of_all, logits, shares)
     else:
-        if weight is None and batch.all_count:
-            loss = _finite_or_error(of_class.reduced(batch), batch)
+        if weight is None and all_count:
+            loss = of_class.reduced(batch)
             return loss.reshape(batch.shape) if batch.reduction == "none" else loss
-        if batch.all_count:
+        if all_count:
             check_logit_values(batch.given)  # a weight of 0 would hide them
         counted = target != batch.ignore_index
         classes = torch.where(counted, target, 0)
@@ -202,15 +227,6 @@ def batch_loss(
         weights = counted.to(logits.dtype) * (1 if weight is None else weight[classes])
     reduced = reduce_losses(losses, weights, batch.reduction)
     return reduced.reshape(batch.shape) if batch.reduction == "none" else reduced
-
-
-def _finite_or_error(loss: Tensor, batch: Batch) -> Tensor:
-    """Return a loss, but raise an error if it is not finite because of the logits."""
-    if not batch.is_moderate and values_are_readable(loss):
-        is_finite = bool(loss.isfinite().all()) if loss.ndim else math.isfinite(loss.item())
-        if not is_finite:  # a masked class may have an infinite loss
-            check_logit_values(batch.given)
-    return loss
 
 
 def _expected_losses(

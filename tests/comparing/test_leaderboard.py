@@ -301,6 +301,25 @@ def test_csv(board):
     assert cosen["seconds"] == "5.0"
 
 
+def test_many_classes_are_grouped_by_their_size(board, monkeypatch, tmp_path):
+    monkeypatch.setattr("cosen.comparing.leaderboard.GROUPED_FROM", 3)
+    part = ([0, 0, 1, 1, 2, 2], [0, 0, 1, 0, 2, 0])
+    run = write_run(tmp_path / "run", val=part, test=part)
+    grouped = make_leaderboard(read_grid({"baseline": {0: run}}), {}, objective=BALANCED)
+    means = grouped.rows[0].test  # 100 and 50 images are medium shot, 5 are few shot
+    assert means["many_recall"] is None
+    assert (means["medium_recall"].mean, means["few_recall"].mean) == (0.75, 0.5)
+    lines = grouped.markdown().splitlines()
+    assert lines[0] == (
+        "| method | accuracy | mean recall | many shot | medium shot | few shot | "
+        "change | seconds |"
+    )
+    assert lines[2].startswith("| baseline | 66.7 | 66.7 | - | 75.0 | 50.0 | - |")
+    assert "classes with more than 100, 20 to 100, and fewer than 20 training images" in lines[4]
+    assert next(csv.DictReader(io.StringIO(grouped.csv())))["test_few_recall"] == "0.5"
+    assert "few_recall" not in board.rows[0].test
+
+
 def test_markdown(board):
     lines = board.markdown().splitlines()
     assert lines[0] == (

@@ -413,6 +413,41 @@ def test_clicking_a_class_shows_it(visit):
     assert not dialog.is_visible()
 
 
+def test_thousands_of_classes(visit):
+    page, contents = visit("thousands"), contents_of("thousands")
+    groups = page.locator("table.groups tbody tr")
+    assert groups.count() == 3
+    few = contents["groups"][2]
+    assert f"{percent(few['recall']['chosen']['mean'])}" in groups.nth(2).inner_text()
+    rows = page.locator("#class-table tbody tr")
+    assert rows.count() == 200
+    assert page.locator("#class-shown").inner_text() == "200"
+    page.locator("#class-filter").fill("species 1234")
+    assert rows.count() == 1
+    one = contents["classes"][1234]
+    assert f"{percent(one['recall']['chosen'])}" in rows.inner_text()
+    rows.locator("button").click()
+    dialog = page.locator("#detail")
+    assert page.locator("#detail-name").inner_text() == "species 1234"
+    cells = np.reshape(contents["confusion"]["chosen"]["cells"], (-1, 3))
+    own = cells[cells[:, 0] == 1234]
+    wrong = {f"species {label:04d}": count for _, label, count in own.tolist() if label != 1234}
+    shown = dialog.locator("table").first.inner_text()
+    assert all(name in shown for name in list(wrong)[:1])
+    page.evaluate("document.getElementById('detail').close()")
+    page.locator("#class-filter").fill("")
+    assert rows.count() == 200
+    page.locator("#class-table th button", has_text="training images").click()
+    assert rows.first.inner_text().startswith("species 1499")
+    listed = page.locator("#confusion-list tbody tr").first.inner_text()
+    assert listed.count("species") == 2
+    assert page.locator("#confusion-chosen").count() == 0
+    draw_all(page)
+    assert page.evaluate("document.getElementById('recalls-chart').data.length") == 3
+    assert page.evaluate("document.getElementById('steps-chart').data.length") >= 3
+    assert page.locator("#cost-epoch").count() == 0
+
+
 def test_a_class_by_keyboard(visit):
     page = visit("ten_classes")
     button = page.locator("#class-table tbody button").nth(2)

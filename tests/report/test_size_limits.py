@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from cosen.report import cost_steps, tradeoff, write_report
+from cosen.report import contents, cost_steps, tradeoff, write_report
 from cosen.report.contents import read_contents
 from cosen.report.cost_steps import MAX_STEPS, included_steps
 from cosen.report.gallery import MAX_EXAMPLES, MAX_PICTURES
 from cosen.report.packing import STEPS, pack, packed_size
 from cosen.report.tradeoff import MAX_SAMPLES, max_samples, packable, sample_rows
-from report.example_contents import unpack
+from report.example_contents import contents_of, page_of, unpack
 from report.small_runs import COSTLY, cost_step, write_run
 
 CLASSES = 102
@@ -81,6 +81,33 @@ def test_its_page_is_within_its_bound(many_classes, tmp_path):
         many_classes / "cosen", tmp_path / "page.html", against=many_classes / "baseline"
     )
     assert page.stat().st_size < 8_000_000
+
+
+def test_a_page_of_thousands_of_classes_is_within_its_bound():
+    found = contents_of("thousands")
+    assert len(page_of("thousands")) < 8_000_000
+    cells = np.reshape(found["confusion"]["chosen"]["cells"], (-1, 3))
+    assert cells[:, 2].sum() == 4500
+    assert found["confusion"]["chosen"]["left_out"] == 0
+    train = np.array([one["train"] for one in found["classes"]])
+    sizes = [(train > 100).sum(), ((train >= 20) & (train <= 100)).sum(), (train < 20).sum()]
+    assert [group["classes"] for group in found["groups"]] == sizes
+    recalls = [one["recall"]["chosen"] for one in found["classes"] if one["train"] < 20]
+    few = found["groups"][2]
+    assert few["recall"]["chosen"]["mean"] == pytest.approx(np.mean(recalls))
+    assert few["train"] == train[train < 20].sum()
+    assert found["costs"]["costs"] is found["tradeoff"] is None
+    assert found["costs"]["strengths"]["tau"] == [1.2, 1.2]
+
+
+def test_the_rarest_confusions_are_left_out_first(monkeypatch):
+    monkeypatch.setattr("cosen.report.contents.MATRIX_UP_TO", 2)
+    monkeypatch.setattr("cosen.report.contents.MAX_CELLS", 4)
+    counts = torch.tensor([[1, 5, 2], [1, 2, 0], [3, 0, 1]])
+    found = contents._confusion(counts)
+    cells = np.reshape(found["cells"], (-1, 3)).tolist()
+    assert sorted(cells) == [[0, 0, 1], [0, 1, 5], [1, 1, 2], [2, 2, 1]]
+    assert found["left_out"] == 6
 
 
 def test_ten_classes_and_many_epochs(tmp_path):

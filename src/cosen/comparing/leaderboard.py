@@ -16,7 +16,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
+from torch import Tensor
 
+from cosen import functional as F
 from cosen.comparing.bootstrap import LEVEL, Change, Spread, paired_change
 from cosen.comparing.leaderboard_table import leaderboard_markdown
 from cosen.costs import BALANCED, OVERALL, Objective
@@ -33,6 +35,12 @@ METRICS = (
     "error",
 )
 """Metrics of a leaderboard; ``error`` is that of the objective."""
+
+GROUPS = ("many_recall", "medium_recall", "few_recall")
+"""Mean recall of classes with many, medium and few training images, with many classes."""
+
+GROUPED_FROM = 50
+"""Number of classes from which groups say more than single classes."""
 
 CHANGES = ("accuracy", "mean_recall", "objective")
 """Values that are compared with the baseline; a positive change is an improvement."""
@@ -57,6 +65,15 @@ class Part:
     def error(self, objective: Objective) -> float:
         """Return the error that an objective measures, between 0 (perfect) and 1."""
         return objective.error(self.metrics.counts)
+
+    def group_recalls(self, class_counts: Tensor) -> dict[str, float | None]:
+        """Return ``GROUPS``, from the training images per class; None without such classes."""
+        recall = np.array(self.metrics.class_recall, dtype=float)
+        means: dict[str, float | None] = {}
+        for name, mask in F.shot_groups(class_counts).items():
+            known = recall[mask.numpy() & ~np.isnan(recall)]
+            means[f"{name}_recall"] = float(known.mean()) if known.size else None
+        return means
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +153,8 @@ class MethodRow(BaseModel):
         method: Its label, such as ``cosen`` or ``cosen(margin=4)``.
         seeds: The seeds with a finished run.
         failures: Why other seeds have no finished run.
-        test: Each of ``METRICS`` on test images, as a share of 1; None if it is not defined. Empty
-            without a finished run.
+        test: Each of ``METRICS`` on test images, as a share of 1; None if it is not defined. With
+            many classes also each of ``GROUPS``. Empty without a finished run.
         val: The same on validation images.
         changes: Each of ``CHANGES`` on test images against the baseline, over the seeds of both.
             Empty if there is nothing to compare with.
@@ -224,8 +241,8 @@ def make_leaderboard(
                 method=method,
                 seeds=tuple(runs),
                 failures={seed: reasons[seed] for seed in sorted(reasons) if seed not in runs},
-                test=_means([run.test for run in runs.values()], objective),
-                val=_means([run.val for run in runs.values()], objective),
+                test=_means(list(runs.values()), "test", objective),
+                val=_means(list(runs.values()), "val", objective),
                 changes={} if method == baseline else _changes(runs, reference, objective),
                 seconds=fmean(seconds) if seconds else None,
             )
@@ -244,12 +261,19 @@ def _test_error(row: MethodRow) -> float:
     return math.inf if error is None else error.mean
 
 
-def _means(parts: Sequence[Part], objective: Objective) -> dict[str, Spread | None]:
+def _means(
+    runs: Sequence[FinishedRun], part_name: PartName, objective: Objective
+) -> dict[str, Spread | None]:
     """Return each metric over seeds, without the seeds where it is not defined."""
-    if not parts:
+    if not runs:
         return {}
+    parts: list[Part] = [getattr(run, part_name) for run in runs]
     values = {name: [getattr(part.metrics, name) for part in parts] for name in METRICS}
     values["error"] = [part.error(objective) for part in parts]
+    counts = [run.record.prepared.class_counts.train for run in runs]
+    if len(counts[0]) >= GROUPED_FROM:
+        groups = [part.group_recalls(own) for part, own in zip(parts, counts, strict=True)]
+        values |= {name: [one[name] for one in groups] for name in GROUPS}
     return {
         name: Spread.of([value for value in by_seed if value is not None])
         for name, by_seed in values.items()
@@ -273,7 +297,7 @@ def _csv_line(row: MethodRow) -> dict[str, Any]:
     method = spreadsheet_text(row.method)
     line: dict[str, Any] = {"method": method, "seeds": " ".join(map(str, row.seeds))}
     for part, means in (("test", row.test), ("val", row.val)):
-        for name in METRICS:
+        for name in (*METRICS, *GROUPS):
             spread = means.get(name)
             line[f"{part}_{name}"] = spread and spread.mean
             line[f"{part}_{name}_std"] = spread and spread.deviation

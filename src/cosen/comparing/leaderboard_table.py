@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from cosen import functional as F
 from cosen.comparing.bootstrap import LEVEL, Change, Spread
 from cosen.costs import Objective
 
@@ -21,6 +22,15 @@ HEADINGS = {
     "rare_recall": "rarest third",
 }
 """Headings of the metrics in the table."""
+
+GROUP_HEADINGS = {
+    "accuracy": "accuracy",
+    "mean_recall": "mean recall",
+    "many_recall": "many shot",
+    "medium_recall": "medium shot",
+    "few_recall": "few shot",
+}
+"""Headings with many classes; the G-mean is then often 0."""
 
 MIN_NAME_WIDTH = 12
 """In a narrow table, names of methods are wrapped at hyphens, but not below this width."""
@@ -132,7 +142,13 @@ def leaderboard_markdown(board: "Leaderboard") -> str:
 def headings_of(board: "Leaderboard") -> list[str]:
     """Return the headings of the columns."""
     cost = [] if board.largest_cost is None else ["mean cost"]
-    return ["method", *HEADINGS.values(), *cost, "change", "seconds"]
+    return ["method", *_metrics_of(board).values(), *cost, "change", "seconds"]
+
+
+def _metrics_of(board: "Leaderboard") -> dict[str, str]:
+    """Return the metrics in the table and their headings."""
+    has_groups = any("few_recall" in row.test for row in board.rows)
+    return GROUP_HEADINGS if has_groups else HEADINGS
 
 
 def cells_of(board: "Leaderboard", row: "MethodRow") -> list[tuple[str, ...]]:
@@ -140,7 +156,7 @@ def cells_of(board: "Leaderboard", row: "MethodRow") -> list[tuple[str, ...]]:
     cost, change = board.largest_cost, row.changes.get("objective")
     cells = [
         (row.method,),
-        *(_mean_cell(row.test.get(name), None) for name in HEADINGS),
+        *(_mean_cell(row.test.get(name), None) for name in _metrics_of(board)),
     ]
     if cost is not None:
         cells.append(_mean_cell(row.test.get("error"), cost))
@@ -158,6 +174,11 @@ def notes_of(board: "Leaderboard") -> list[str]:
     seeds, costs = len(board.seeds), board.largest_cost is not None
     over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
     note = f"On test, in per cent{' except for costs' if costs else ''}, {over}."
+    if _metrics_of(board) is GROUP_HEADINGS:
+        note += (
+            f" Many, medium and few shot: mean recall of classes with more than {F.MANY_SHOT}, "
+            f"{F.FEW_SHOT} to {F.MANY_SHOT}, and fewer than {F.FEW_SHOT} training images."
+        )
     if board.baseline is not None:
         value = "mean cost" if costs else Objective.LABELS[board.objective]
         note += f" Change in {value} against {board.baseline}, with {100 * LEVEL:.0f} % interval."

@@ -38,6 +38,9 @@ MAX_MARGIN = 8.0
 LOWEST = 2 * math.log(FLOOR)
 """Smallest log ξ relative to the most frequent class."""
 
+CHUNK = 2**20
+"""Logits of the validation split that are changed at a time."""
+
 PSEUDO_SAMPLES = 4.0
 """Samples of the average class that are added to the validation errors of each class."""
 
@@ -218,7 +221,10 @@ class AdaptiveCosts(LearnedCosts):
         term = self.frequency_term
 
         def bias(change: float) -> Tensor:
-            return term[(logits - change * term).argmax(1)] - term[target]
+            parts = torch.split(logits, max(1, CHUNK // len(term)))
+            return (
+                term[torch.cat([(part - change * term).argmax(1) for part in parts])] - term[target]
+            )
 
         now = bias(0.0)
         mean = (weights * now).sum()

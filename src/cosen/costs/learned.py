@@ -126,8 +126,10 @@ class LearnedCosts(CostSensitiveLoss, ABC):
         kept = batch.target != self.ignore_index
         if not bool(kept.any()):
             raise InputError("the validation split has no samples: learned costs need some")
-        device = self.device
-        return batch.logits[kept].to(device), batch.target[kept].to(device), kept.to(device)
+        outputs, classes, device = batch.logits, batch.target, self.device
+        if not bool(kept.all()):  # a copy may be large
+            outputs, classes = outputs[kept], classes[kept]
+        return outputs.to(device), classes.to(device), kept.to(device)
 
     def _check_outputs(self, logits: Tensor) -> None:
         if isinstance(logits, Tensor) and logits.ndim:

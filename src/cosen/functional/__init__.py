@@ -19,7 +19,9 @@ from cosen.functional.losses import (
     pairwise_margin_cross_entropy,
 )
 from cosen.functional.metrics import (
+    FEW_SHOT,
     MANY_CLASSES,
+    MANY_SHOT,
     CalibrationBins,
     ConfusionSums,
     calibration_bins,
@@ -37,6 +39,7 @@ from cosen.functional.metrics import (
     overall_accuracy,
     paper_f_measure,
     paper_g_mean,
+    shot_groups,
 )
 from cosen.functional.rebalancing import (
     balanced_softmax,
@@ -50,7 +53,9 @@ from cosen.functional.reduction import Reduction
 from cosen.functional.separability import class_separability
 
 __all__ = [
+    "FEW_SHOT",
     "MANY_CLASSES",
+    "MANY_SHOT",
     "CalibrationBins",
     "ConfusionSums",
     "Reduction",
@@ -87,6 +92,7 @@ __all__ = [
     "paper_g_mean",
     "project_costs",
     "random_misclassification_costs",
+    "shot_groups",
     "smooth_one_sided_regression",
     "step_costs",
     "target_costs",

@@ -15,6 +15,9 @@ from torch import Tensor
 from cosen.errors import InputError
 from cosen.functional.checks import check_class_indices, check_same_device
 
+MANY_SHOT, FEW_SHOT = 100, 20
+"""A class with more training samples than the first has many, with fewer than the second few."""
+
 MANY_CLASSES = 1000
 """Classes above which confusion matrices are sparse."""
 
@@ -103,6 +106,20 @@ def confusion_sums(confusion: Tensor) -> ConfusionSums:
         )
     )
     return ConfusionSums(*sums)
+
+
+def shot_groups(class_counts: Tensor) -> dict[str, Tensor]:
+    """Masks of the classes with many, medium and few training samples, each of shape ``(C,)``.
+
+    The limits are those of the long-tail literature (Liu et al. 2019): above 100, 20 to 100, and
+    below 20.
+
+    Example:
+        >>> {name: mask.tolist() for name, mask in shot_groups(torch.tensor([101, 20, 19])).items()}
+        {'many': [True, False, False], 'medium': [False, True, False], 'few': [False, False, True]}
+    """
+    many, few = class_counts > MANY_SHOT, class_counts < FEW_SHOT
+    return {"many": many, "medium": ~(many | few), "few": few}
 
 
 def overall_accuracy(confusion: Tensor) -> Tensor:

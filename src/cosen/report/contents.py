@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from cosen import functional as F
 from cosen.comparing.bootstrap import Spread
+from cosen.comparing.leaderboard import GROUPED_FROM
 from cosen.comparing.leaderboard_table import cells_of, format_share, headings_of, notes_of
 from cosen.report.cost_steps import learned_costs
 from cosen.report.gallery import gallery
@@ -18,6 +20,12 @@ from cosen.report.provenance import command, data_title, provenance
 from cosen.report.run_data import MethodRuns, ReportData, RunData, read_report_data
 from cosen.report.tradeoff import tradeoff
 from cosen.report.verdict import caveats, verdict
+
+MATRIX_UP_TO = 200
+"""Classes up to which the page has confusion matrices."""
+
+MAX_CELLS = 60_000
+"""Cells of a larger confusion matrix in the page."""
 
 BINS = 15
 """Bins of the reliability diagram."""
@@ -44,8 +52,9 @@ class Contents(TypedDict):
     methods: dict[str, str | None]  # the names of the baseline (or None) and the chosen method
     seeds: list[int]
     classes: list[dict[str, Any]]  # images and recall of each class
+    groups: list[dict[str, Any]] | None  # recall of classes with many and few images
     by_rarity: list[int]  # labels, the rarest first
-    confusion: dict[str, Any]  # counts over all seeds, row = true class
+    confusion: dict[str, Any]  # counts over all seeds: matrices, or cells with many classes
     costs: dict[str, Any] | None  # learned costs
     curves: list[dict[str, Any]]  # errors by epoch
     gallery: dict[str, Any]  # pictures
@@ -67,15 +76,20 @@ def read_contents(path: Path | str, *, against: Path | str | None = None) -> Con
         "kind": data.kind,
         "title": title,
         "verdict": verdict(data),
-        "caveats": caveats(data, has_costs=costs is not None, has_tradeoff=scores is not None),
+        "caveats": caveats(
+            data,
+            has_costs=costs is not None and costs["costs"] is not None,
+            has_tradeoff=scores is not None,
+        ),
         "leaderboard": _leaderboard(data),
         "figures": _figures(data),
         "methods": {"baseline": None, **names},
         "seeds": data.seeds,
         "classes": _classes(data),
+        "groups": _groups(data),
         "by_rarity": [int(label) for label in np.argsort(data.class_counts, kind="stable")],
         "confusion": {"baseline": None}
-        | {role: method.confusion.tolist() for role, method in data.methods.items()},
+        | {role: _confusion(method.confusion) for role, method in data.methods.items()},
         "costs": costs,
         "curves": _curves(data),
         "gallery": gallery(data),
@@ -146,7 +160,10 @@ def _figures(data: ReportData) -> list[dict[str, str | None]]:
 
 def _classes(data: ReportData) -> list[dict[str, Any]]:
     """Images and recall of each class, over seeds."""
-    test_counts = np.mean([run.confusion.sum(1) for run in data.chosen.runs.values()], axis=0)
+    seeds = data.chosen.runs.values()
+    test_counts = np.mean(
+        [run.target.bincount(minlength=len(data.class_names)) for run in seeds], 0
+    )
     recalls = {role: _recalls(method) for role, method in data.methods.items()}
     unknown: list[Spread | None] = [None] * len(test_counts)
     found = []
@@ -166,11 +183,51 @@ def _classes(data: ReportData) -> list[dict[str, Any]]:
 
 def _recalls(method: MethodRuns) -> list[Spread | None]:
     """The recall of each class over the seeds that have test images of it."""
-    counts = [run.confusion.tolist() for run in method.runs.values()]
+    recalls = [F.class_recall(run.confusion).tolist() for run in method.runs.values()]
     return [
-        Spread.of([own[label][label] / sum(own[label]) for own in counts if any(own[label])])
-        for label in range(len(counts[0]))
+        Spread.of([recall for recall in by_seed if recall == recall])  # NaN without test images
+        for by_seed in zip(*recalls, strict=True)
     ]
+
+
+def _groups(data: ReportData) -> list[dict[str, Any]] | None:
+    """Classes, training images and mean recall of many, medium and few shot; many classes only."""
+    if len(data.class_names) < GROUPED_FROM:
+        return None
+    found = []
+    limits = (f"more than {F.MANY_SHOT}", f"{F.FEW_SHOT} to {F.MANY_SHOT}", f"below {F.FEW_SHOT}")
+    masks = F.shot_groups(torch.from_numpy(data.class_counts))
+    for (name, mask), limit in zip(masks.items(), limits, strict=True):
+        recall: dict[str, Any] = {"baseline": None}
+        for role, method in data.methods.items():
+            own = [F.class_recall(run.confusion)[mask].nanmean() for run in method.runs.values()]
+            spread = Spread.of([mean for one in own if (mean := float(one)) == mean])
+            recall[role] = spread and {"mean": spread.mean, "deviation": spread.deviation}
+        counts = data.class_counts[mask.numpy()]
+        found.append(
+            {
+                "name": f"{name} shot",
+                "limit": limit,
+                "classes": len(counts),
+                "train": float(counts.sum()),
+                "recall": recall,
+            }
+        )
+    return found
+
+
+def _confusion(counts: Tensor) -> list[list[int]] | dict[str, Any]:
+    """A matrix, or the most frequent cells, each row, column and count, if it is large."""
+    if len(counts) <= MATRIX_UP_TO:
+        return [list(map(int, row)) for row in counts.tolist()]
+    cells = counts.to_sparse().coalesce()
+    (rows, columns), values = cells.indices(), cells.values().long()
+    # the diagonal first
+    order = torch.where(rows == columns, values.max() + values, values).argsort(descending=True)
+    kept = order[:MAX_CELLS]
+    table = torch.stack([rows[kept], columns[kept], values[kept]], 1)
+    left_out = int(values[order[MAX_CELLS:]].sum())
+    return {"cells": table.flatten().tolist(), "left_out": left_out}
 
 
 def _curves(data: ReportData) -> list[dict[str, Any]]:

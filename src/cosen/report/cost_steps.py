@@ -24,24 +24,28 @@ STRENGTHS = ("tau", "margin")
 
 
 def learned_costs(costs: CostSteps | None) -> dict[str, Any] | None:
-    """The learned costs for the page; None if there are none, or if they are too large."""
+    """The learned costs for the page; None if there are none.
+
+    Matrices that are too large are None. Without them, only costs with strengths are included.
+    """
     if costs is None:
         return None
     included = included_steps(len(costs.files), len(costs.class_counts))
-    if included is None:
-        return None
-    facts, steps = costs.facts(), costs.matrices(included)
+    facts = costs.facts()
     strengths = _strengths(facts)
+    if included is None and not strengths:
+        return None
+    steps = costs.matrices(included or ())
     matrices = {
         name: pack(np.stack([step[name] for step in steps]), log=log)
-        if all(name in step for step in steps)
+        if steps and all(name in step for step in steps)
         else None
         for name, log in MATRICES.items()
     }
     return {
         "method": costs.name,
         "seed": costs.config.seed,
-        "epochs": [number + 1 for number in included],
+        "epochs": [number + 1 for number in included or range(len(facts))],
         **matrices,
         "frequencies": None if strengths else pack(_frequency_matrix(costs), log=True),
         "steps": [

@@ -39,6 +39,9 @@ SECTIONS = {
 FILTERED_FROM = 20
 """Tables with more classes scroll and have a filter."""
 
+LISTED_UP_TO = 500
+"""Larger tables of classes are filled by a script, which shows some of them at a time."""
+
 VISIBLE_PICTURES = 14
 """Pictures of a group that are always visible."""
 
@@ -61,6 +64,7 @@ def render(contents: Mapping[str, Any]) -> str:
         table=class_table(contents),
         visible_pictures=VISIBLE_PICTURES,
         filtered=len(contents["classes"]) > FILTERED_FROM,
+        listed=len(contents["classes"]) <= LISTED_UP_TO,
         data=Markup(script_safe_json({k: v for k, v in contents.items() if k != "gallery"})),
         style=Markup("\n".join(asset(f"styles/{name}") for name in STYLES)),
         plotly=Markup(asset("plotly-cartesian.min.js")),

@@ -59,9 +59,10 @@ class RunData:
 
     @cached_property
     def confusion(self) -> Tensor:
-        """Counts on test, row = true class, shape ``(C, C)``."""
+        """Counts on test, row = true class, shape ``(C, C)``; sparse with many classes."""
+        classes = len(self.data.class_names)
         return F.confusion_matrix(
-            self.target, self.predicted, num_classes=len(self.data.class_names)
+            self.target, self.predicted, num_classes=classes, sparse=classes > F.MANY_CLASSES
         )
 
 
@@ -76,7 +77,13 @@ class MethodRuns:
     def confusion(self) -> Tensor:
         """Counts on test over all seeds, row = true class, shape ``(C, C)``."""
         first, *others = [run.confusion for run in self.runs.values()]
-        return sum(others, first)
+        total = sum(others, first)
+        return total.coalesce() if total.is_sparse else total
+
+    @cached_property
+    def sums(self) -> F.ConfusionSums:
+        """The diagonal and the sums of the confusions."""
+        return F.confusion_sums(self.confusion)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def caveats(data: ReportData, *, has_costs: bool, has_tradeoff: bool) -> list[st
                 f"{data.baseline.name} has other settings, which may cause the difference: "
                 f"{different}."
             )
-    tested = data.chosen.confusion.sum(1).tolist()
+    tested = data.chosen.sums.actual.tolist()
     if untested := [
         quoted(name) for name, count in zip(data.class_names, tested, strict=True) if not count
     ]:
@@ -63,8 +63,8 @@ def quoted(name: str) -> str:
 
 
 def _alone(data: ReportData) -> str:
-    confusion = data.chosen.confusion
-    correct, counts = confusion.diagonal().tolist(), confusion.sum(1).tolist()
+    sums = data.chosen.sums
+    correct, counts = sums.right.long().tolist(), sums.actual.long().tolist()
     worst = min(
         (label for label, count in enumerate(counts) if count),
         key=lambda label: (correct[label] / counts[label], data.class_counts[label]),
@@ -73,7 +73,7 @@ def _alone(data: ReportData) -> str:
     sentence = f"{name} is {value} with {data.chosen.name} on {sum(counts)} test images."
     if sum(correct) == sum(counts):
         return f"{sentence} All are correct."
-    mistakes = confusion[worst].clone()
+    mistakes = data.chosen.confusion[worst].to_dense().clone()
     mistakes[worst] = 0
     return (
         f"{sentence} Lowest recall: {quoted(data.class_names[worst])}, {correct[worst]} of "
@@ -86,7 +86,7 @@ def _compared(data: ReportData, baseline: MethodRuns) -> str:
     change = data.change(baseline)
     mean, low, high = format_change(change, data.objective.largest_cost)
     outcome = "better beyond noise" if change.mean > 0 else "worse beyond noise"
-    gains = (data.chosen.confusion.diagonal() - baseline.confusion.diagonal()).tolist()
+    gains = (data.chosen.sums.right - baseline.sums.right).long().tolist()
     by_size = sorted(range(len(gains)), key=lambda label: -abs(gains[label]))
     named = [f"{quoted(data.class_names[label])} ({gains[label]:+d})" for label in by_size]
     more = [name for name, label in zip(named, by_size, strict=True) if gains[label] > 0]

@@ -4,31 +4,78 @@ function startClasses() {
   const table = byId("class-table");
   if (!table) return;
   const body = table.tBodies[0];
-  for (const row of body.rows) {
-    const label = Number(row.dataset.label);
-    const button = element("button", { type: "button", class: "link" }, named(className(label)));
-    button.setAttribute("aria-haspopup", "dialog");
-    button.addEventListener("click", () => openDetail(label));
-    row.cells[0].replaceChildren(button);
-  }
-  startSorting(table, body);
-  startFilter(body);
+  const isListed = body.rows.length === classCount;
+  for (const row of body.rows) linkClass(row);
+  const list = isListed ? wholeList(body) : partialList(body);
+  startSorting(table, list);
+  startFilter(list);
   addChart(
     "recalls-chart",
     (width, colours) =>
-      recallChart(width, colours, {
+      (isListed ? recallChart : meanRecallChart)(width, colours, {
         before: isCompared ? contents.classes.map((one) => one.recall.baseline) : null,
         after: contents.classes.map((one) => one.recall.chosen),
         names: { before: methods.baseline, after: methods.chosen },
         counts: contents.classes.map((one) => one.train),
         height: 340,
       }),
-    { onClick: ({ points: [point] }) => openDetail(contents.by_rarity[point.x]) },
+    { onClick: ({ points: [point] }) => isListed && openDetail(contents.by_rarity[point.x]) },
   );
 }
 
+function linkClass(row) {
+  const label = Number(row.dataset.label);
+  const button = element("button", { type: "button", class: "link" }, named(className(label)));
+  button.setAttribute("aria-haspopup", "dialog");
+  button.addEventListener("click", () => openDetail(label));
+  row.cells[0].replaceChildren(button);
+}
+
+// All rows are in the page: `show` sorts them and hides some.
+function wholeList(body) {
+  const rows = new Map([...body.rows].map((row) => [Number(row.dataset.label), row]));
+  return {
+    show(order, isWanted) {
+      for (const [label, row] of rows) row.hidden = !isWanted(label);
+      body.append(...order.map((label) => rows.get(label)));
+    },
+  };
+}
+
+const SHOWN_CLASSES = 200;
+
+// With many classes, `show` makes the first rows only.
+function partialList(body) {
+  const show = (order, isWanted) => {
+    const labels = order.filter(isWanted).slice(0, SHOWN_CLASSES);
+    body.replaceChildren(...labels.map(classRow));
+    byId("class-shown").textContent = String(labels.length);
+  };
+  show(contents.by_rarity, () => true);
+  return { show };
+}
+
+// A row as in classes.html.j2.
+function classRow(label) {
+  const one = contents.classes[label];
+  const recall = (role) => {
+    const cell = element("td", null, percent(one.recall[role]));
+    if (one.spread[role] !== null) {
+      cell.append(" ", element("span", { class: "spread" }, `± ${percent(one.spread[role])}`));
+    }
+    return cell;
+  };
+  const row = element("tr", { "data-label": label }, element("th", { scope: "row" }));
+  row.append(element("td", { class: "train" }, amount(one.train)));
+  if (isCompared) row.append(recall("baseline"));
+  row.append(recall("chosen"));
+  if (isCompared) row.append(changeCell(difference(one.recall.chosen, one.recall.baseline)));
+  linkClass(row);
+  return row;
+}
+
 const SORT_KEYS = {
-  train: (label) => contents.by_rarity.indexOf(label), // keeps the order of ties
+  train: (label) => rarityRank[label], // keeps the order of ties
   baseline: (label) => contents.classes[label].recall.baseline,
   chosen: (label) => contents.classes[label].recall.chosen,
   change: (label) =>
@@ -36,7 +83,10 @@ const SORT_KEYS = {
 };
 const byName = new Intl.Collator(undefined, { numeric: true });
 
-function startSorting(table, body) {
+let classList = contents.by_rarity; // the labels in the order of the table
+let isWantedClass = () => true;
+
+function startSorting(table, list) {
   const headings = [...table.tHead.rows[0].cells];
   for (const heading of headings) {
     const button = element("button", { type: "button" }, ...heading.childNodes);
@@ -45,32 +95,96 @@ function startSorting(table, body) {
       const falling = heading.getAttribute("aria-sort") === "ascending";
       for (const other of headings) other.removeAttribute("aria-sort");
       heading.setAttribute("aria-sort", falling ? "descending" : "ascending");
-      const rows = [...body.rows].sort(comparison(heading.dataset.sort));
-      body.append(...(falling ? rows.reverse() : rows));
+      classList = [...classList].sort(comparison(heading.dataset.sort));
+      if (falling) classList.reverse();
+      list.show(classList, isWantedClass);
     });
   }
 }
 
 function comparison(key) {
-  if (key === "name") {
-    return (a, b) => byName.compare(className(a.dataset.label), className(b.dataset.label));
-  }
-  const value = (row) => SORT_KEYS[key](Number(row.dataset.label)) ?? Infinity;
+  if (key === "name") return (a, b) => byName.compare(className(a), className(b));
+  const value = (label) => SORT_KEYS[key](label) ?? Infinity;
   return (a, b) => (value(a) === value(b) ? 0 : value(a) - value(b));
 }
 
-function startFilter(body) {
+function startFilter(list) {
   const box = byId("class-filter");
   const announce = box && announcer(byId("class-count"));
   box?.addEventListener("input", () => {
     const wanted = box.value.trim().toLowerCase();
-    let visible = 0;
-    for (const row of body.rows) {
-      row.hidden = !className(Number(row.dataset.label)).toLowerCase().includes(wanted);
-      visible += row.hidden ? 0 : 1;
-    }
-    announce(() => (wanted ? `${visible} of ${classCount} classes` : ""));
+    isWantedClass = (label) => className(label).toLowerCase().includes(wanted);
+    list.show(classList, isWantedClass);
+    const found = classList.filter(isWantedClass).length;
+    announce(() => (wanted ? `${found} of ${classCount} classes` : ""));
   });
+}
+
+const BANDS = 100;
+
+// As recallChart for many classes: means over bands of as many classes each.
+function meanRecallChart(width, colours, { before, after, names, counts, height }) {
+  const size = Math.ceil(classCount / BANDS);
+  const bands = [];
+  for (let start = 0; start < classCount; start += size) {
+    bands.push(contents.by_rarity.slice(start, start + size));
+  }
+  const mean = (labels, values) => {
+    const known = labels.map((label) => values[label]).filter((value) => value !== null);
+    return known.length ? known.reduce((total, value) => total + value, 0) / known.length : null;
+  };
+  const positions = bands.map((_, i) => i * size + (bands[i].length - 1) / 2 + 1);
+  const hover = bands.map((labels, i) => {
+    const lines = [`classes ${i * size + 1} to ${i * size + labels.length} from the rarest`];
+    if (before) lines.push(`${labelText(names.before)} ${percent(mean(labels, before))} %`);
+    lines.push(`${labelText(names.after)} ${percent(mean(labels, after))} %`);
+    lines.push(`${amount(mean(labels, counts))} training images on average`);
+    return lines.join("<br>");
+  });
+  const line = (name, rates, colour) => ({
+    x: positions,
+    y: bands.map((labels) => mean(labels, rates)).map((rate) => (rate === null ? null : 100 * rate)),
+    name: labelText(name, 24),
+    mode: "lines",
+    line: { color: colour, width: 2 },
+    hovertext: hover,
+    hoverinfo: "text",
+  });
+  return {
+    data: [
+      ...(before ? [line(names.before, before, colours.plain)] : []),
+      line(names.after, after, colours.accent),
+      {
+        type: "bar",
+        x: positions,
+        y: bands.map((labels) => mean(labels, counts)),
+        yaxis: "y2",
+        hovertext: hover,
+        hoverinfo: "text",
+        marker: { color: colours.bar },
+        showlegend: false,
+      },
+    ],
+    layout: {
+      width,
+      height,
+      margin: { l: 58, r: 12, t: 34, b: 44 },
+      xaxis: axis(colours, { title: "classes, from rare to common", anchor: "y2" }),
+      yaxis: axis(colours, {
+        title: "mean recall, %",
+        domain: [0.34, 1],
+        range: [-2, 103],
+        zeroline: false,
+        nticks: 6,
+      }),
+      yaxis2: axis(colours, {
+        title: "training<br>images",
+        domain: [0, 0.24],
+        nticks: 3,
+        rangemode: "tozero",
+      }),
+    },
+  };
 }
 
 // Recall of each class before and after, the rarest first, above the number of training images. A

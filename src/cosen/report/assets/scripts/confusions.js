@@ -1,17 +1,41 @@
 // Confusion matrices, their difference, and tables of confusions.
 
-// A count and its share of the row.
-function countAndRate(role, row, column) {
-  const count = contents.confusion[role][row][column];
-  const total = testImages[role][row];
-  return { count, rate: total ? count / total : null };
+const roles = isCompared && contents.confusion?.baseline ? ["baseline", "chosen"] : ["chosen"];
+const hasMatrices = Array.isArray(contents.confusion?.chosen);
+const confusions = Object.fromEntries(roles.map((role) => [role, countsOf(role)]));
+
+// The counts of a method by cell, row * classCount + column, without zeros. A matrix of many
+// classes is stored as a list of rows, columns and counts.
+function countsOf(role) {
+  const counts = new Map();
+  const given = contents.confusion?.[role] ?? [];
+  if (hasMatrices) {
+    given.forEach((row, truth) =>
+      row.forEach((count, predicted) => count && counts.set(truth * classCount + predicted, count)),
+    );
+  } else {
+    for (let i = 0; i < given.cells.length; i += 3) {
+      counts.set(given.cells[i] * classCount + given.cells[i + 1], given.cells[i + 2]);
+    }
+  }
+  return counts;
 }
 
-const roles = isCompared && contents.confusion?.baseline ? ["baseline", "chosen"] : ["chosen"];
-const sum = (counts) => counts.reduce((total, count) => total + count, 0);
-const testImages = Object.fromEntries(
-  roles.map((role) => [role, (contents.confusion?.[role] ?? []).map(sum)]),
-);
+function countOf(role, row, column) {
+  return confusions[role].get(row * classCount + column) ?? 0;
+}
+
+// Test images of a class, over all seeds.
+function testImages(row) {
+  return Math.round(contents.classes[row].test * contents.seeds.length); // a mean over seeds
+}
+
+// A count and its share of the row.
+function countAndRate(role, row, column) {
+  const count = countOf(role, row, column);
+  const total = testImages(row);
+  return { count, rate: total ? count / total : null };
+}
 
 // The counts of each method and the change of their share, as table cells.
 function confusionCells(row, column) {
@@ -38,7 +62,7 @@ const confusionHeadings = () => [
 
 function mostFrequent(cells) {
   const count = ([row, column]) =>
-    Math.max(...roles.map((role) => contents.confusion[role][row][column]));
+    Math.max(...roles.map((role) => countOf(role, row, column)));
   return cells.filter((cell) => count(cell) > 0).sort((a, b) => count(b) - count(a));
 }
 
@@ -48,6 +72,8 @@ let shownOrder = "rarity";
 
 function startMatrices() {
   if (!contents.confusion) return;
+  listConfusions();
+  if (!hasMatrices) return;
   for (const role of roles) addChart(`confusion-${role}`, confusionChart(role), openRow);
   if (roles.length === 2) addChart("confusion-difference", differenceChart, openRow);
   const fillTables = fillWhenOpened("confusion-details", confusionTables);
@@ -64,7 +90,6 @@ function startMatrices() {
       fillTables();
     });
   }
-  listConfusions();
 }
 
 const openRow = {
@@ -138,11 +163,12 @@ function differenceChart(width, colours) {
 }
 
 function listConfusions() {
-  const labels = contents.by_rarity;
+  const found = new Set(roles.flatMap((role) => [...confusions[role].keys()]));
   const cells = mostFrequent(
-    labels.flatMap((row) =>
-      labels.filter((column) => column !== row).map((column) => [row, column]),
-    ),
+    [...found]
+      .map((cell) => [Math.floor(cell / classCount), cell % classCount])
+      .filter(([row, column]) => row !== column)
+      .sort((a, b) => rarityRank[a[0]] - rarityRank[b[0]] || rarityRank[a[1]] - rarityRank[b[1]]),
   ).slice(0, LISTED_CONFUSIONS);
   byId("confusion-list").replaceChildren(
     cells.length
@@ -171,7 +197,7 @@ function confusionTables() {
       [named(methods[role]), ...order.map((label) => named(className(label)))],
       order.map((row) => [
         named(className(row)),
-        ...order.map((column) => amount(contents.confusion[role][row][column])),
+        ...order.map((column) => amount(countOf(role, row, column))),
       ]),
     ),
   );

@@ -1,7 +1,7 @@
 // The learned costs by epoch, and the matrices that they are computed from.
 
 const unpackOptional = (packed) => packed && unpackMatrices(packed);
-const learned = contents.costs && {
+const learned = contents.costs?.costs && {
   costs: unpackMatrices(contents.costs.costs),
   target_costs: unpackOptional(contents.costs.target_costs),
   confusion: unpackMatrices(contents.costs.confusion),
@@ -23,16 +23,17 @@ let isRelative = false;
 const lastCost = (row, column) => learned.costs.at(contents.costs.epochs.length - 1, row, column);
 
 function startCosts() {
-  if (!learned) return;
+  if (!contents.costs) return;
+  addChart("steps-chart", strengths ? strengthsChart : stepsChart);
+  fillWhenOpened("steps-details", strengths ? strengthsTable : stepsTable);
+  if (!learned) return; // the matrices are too large for the page
   addChart(
     "costs-chart",
     (...room) => (isRelative ? relativeChart : matrixChart)(...room, "costs"),
     openRow,
   );
   addChart("statistic-chart", (...room) => matrixChart(...room, shownStatistic), openRow);
-  addChart("steps-chart", strengths ? strengthsChart : stepsChart);
   const fillTable = fillWhenOpened("costs-details", costTable);
-  fillWhenOpened("steps-details", strengths ? strengthsTable : stepsTable);
   const slider = byId("cost-epoch");
   const announce = announcer(byId("cost-announced"));
   const draw = oncePerFrame(() => {

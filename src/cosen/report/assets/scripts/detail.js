@@ -17,7 +17,7 @@ function startDetail() {
   const dialog = byId("detail");
   const step = (by) => () => {
     const order = contents.by_rarity;
-    openDetail(order[(order.indexOf(shownClass) + by + order.length) % order.length]);
+    openDetail(order[(rarityRank[shownClass] + by + order.length) % order.length]);
   };
   byId("detail-rarer").addEventListener("click", step(-1));
   byId("detail-more-common").addEventListener("click", step(1));
@@ -52,7 +52,7 @@ function detailFigures(label) {
       ...(more ? [element("dd", { class: "before" }, more)] : []),
     );
   const change = difference(one.recall.chosen, one.recall.baseline);
-  const rank = contents.by_rarity.indexOf(label) + 1;
+  const rank = rarityRank[label] + 1;
   const percentOrNone = (rate) => (rate === null ? NO_VALUE : `${percent(rate)} %`);
   const tiles = [
     tile("training images", amount(one.train), `${rank} of ${classCount}, from the rarest`),
@@ -109,7 +109,7 @@ function confusedWith(label) {
 }
 
 function costRow(label) {
-  if (!contents.costs) return [];
+  if (!learned) return [];
   const costliest = otherClasses(label)
     .map((other) => [other, lastCost(label, other)])
     .sort((a, b) => b[1] - a[1])

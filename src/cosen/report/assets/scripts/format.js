@@ -79,6 +79,8 @@ function labelText(text, most = 60) {
 }
 
 const classCount = contents.classes.length;
+const rarityRank = []; // 0 for the rarest class
+contents.by_rarity.forEach((label, rank) => (rarityRank[label] = rank));
 const methods = contents.methods;
 const isCompared = methods.baseline !== null;
 

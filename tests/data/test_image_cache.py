@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from filelock import FileLock
 from PIL import Image
 
@@ -162,10 +163,53 @@ def test_the_bound_is_kept_and_the_longest_unused_goes(make_folder, tmp_path):
         keys.append(decode_images(data, Preprocess(8, 8, fit=fit), cache=cache).key)
         time.sleep(0.02)
     assert [entry.key for entry in cache.entries()] == keys[1:]
-    with pytest.raises(DataError, match="do not fit in a cache of"):
-        decode_images(data, Preprocess(200, 200), cache=cache)
     assert cache.clear() == 2 * one
     assert cache.entries() == []
+
+
+def test_images_that_do_not_fit_are_decoded_when_they_are_needed(make_folder, tmp_path, caplog):
+    root = make_folder(cat=5, dog=4)
+    (root / "dog" / "000.png").write_text("not an image")
+    data = from_folder(root)
+    small = CacheFolder(tmp_path / "small", bound=100)
+    with pytest.raises(DataError, match=r"1 of 9 files cannot be used:\n  dog/000.png"):
+        decode_images(data, SIZE, cache=small)
+    kept = decode_images(data, SIZE, skip_broken=True)
+    caplog.clear()
+    fresh = decode_images(data, SIZE, skip_broken=True, cache=small)
+    assert "9 images of 8 x 8 pixels take 0.0 GiB, more than the cache" in caplog.text
+    assert fresh.key == kept.key
+    np.testing.assert_array_equal(fresh.data.rows, kept.data.rows)
+    assert [entry.size for entry in small.entries()] == [0]
+    assert fresh.pixels.shape == kept.pixels.shape
+    rows = fresh.data.rows[[7, 0, 3]]
+    np.testing.assert_array_equal(fresh.pixels[rows], kept.pixels[rows])
+    np.testing.assert_array_equal(fresh.pixels[rows[0]], kept.pixels[rows[0]])
+    batches = [fresh.data.rows[:3], fresh.data.rows[3:], rows]
+    state = torch.random.get_rng_state()
+    for one, other in zip(fresh.read(batches), kept.read(batches), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert list(kept.read([])) == list(fresh.read([])) == []
+    large = decode_images(data, SIZE, skip_broken=True, cache=CacheFolder(small.root, bound=10**6))
+    np.testing.assert_array_equal(large.pixels, kept.pixels)
+    (root / "cat" / "001.png").unlink()
+    with pytest.raises(DataError, match=r"^cat/001.png: .*; it could be read at the start: rest"):
+        list(fresh.read([fresh.data.rows]))
+
+
+def test_the_number_of_decoding_processes(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert image_cache.decoding_processes() == 8
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    assert image_cache.decoding_processes() == 2
+    monkeypatch.setenv("COSEN_WORKERS", "5")
+    assert image_cache.decoding_processes() == 5
+    for wrong in ("many", "0", "-1"):
+        monkeypatch.setenv("COSEN_WORKERS", wrong)
+        with pytest.raises(DataError, match="COSEN_WORKERS must be a number of processes"):
+            image_cache.decoding_processes()
 
 
 def test_what_a_killed_process_left_is_not_taken_for_whole(make_folder, tmp_path):

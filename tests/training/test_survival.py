@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 import interrupts
 from cosen.__main__ import app
+from cosen.data.cache_folder import CacheFolder
 from cosen.errors import RunError
 from cosen.training.run_folder import RunFolder
 from run_contents import cost_steps, history_without_times
@@ -34,13 +35,13 @@ SETTINGS = [
 ]
 
 
-def start(*arguments):
+def start(*arguments, **environment):
     return subprocess.Popen(
         [*COMMAND, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},  # as here: sums are the same
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,  # as here: sums are the same
         preexec_fn=interrupts.heeded,
     )
 
@@ -60,21 +61,31 @@ def wait_for_epoch(process, path, epoch):
         time.sleep(0.01)
 
 
-def test_a_run_killed_at_random_moments_ends_as_one_never_interrupted(make_folder, tmp_path):
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_run_killed_at_random_moments_ends_as_one_never_interrupted(
+    make_folder, tmp_path, monkeypatch, fits
+):
+    """Also if images do not fit in the cache and are decoded in each epoch."""
+    small = {"COSEN_CACHE": str(tmp_path / "small"), "COSEN_CACHE_BYTES": "1000"}
+    environment = {} if fits else small
     settings = [str(make_folder(cat=60, dog=30, eel=15)), *SETTINGS]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     train_here(*settings, f"--out={whole}")
 
     chance = random.Random(0)
     for arguments in ([*settings, f"--out={killed}"], [f"--resume={killed}"]):
-        process = start(*arguments)
+        process = start(*arguments, **environment)
         wait_for_epoch(process, killed, epochs_done(killed) + 2)
         time.sleep(chance.uniform(0, 0.05))
         process.kill()
         _, errors = process.communicate()
         assert process.returncode == -signal.SIGKILL, f"it ended before it was killed: {errors}"
     assert 4 <= epochs_done(killed) < 12
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     train_here(f"--resume={killed}")
+    if not fits:
+        assert [entry.size for entry in CacheFolder().entries()] == [0]
 
     one, two = RunFolder(whole), RunFolder(killed)
     expected = load_file(whole / "model.safetensors")

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
@@ -165,17 +164,10 @@ class Batches:
         plan = batch_positions(
             len(self.part), self.batch_size, self.order, self.share, self.chances
         )
-        with ThreadPoolExecutor(1) as reader:
-            ahead = [reader.submit(self._read, positions) for positions, _ in plan[:1]]
-            for number, (_, weight) in enumerate(plan):
-                pixels, target = ahead.pop().result()
-                if number + 1 < len(plan):
-                    ahead.append(reader.submit(self._read, plan[number + 1][0]))
-                yield Batch(*self._finish(pixels, target), weight)
-
-    def _read(self, positions: np.ndarray) -> tuple[Tensor, Tensor]:
-        pixels = self.decoded.pixels[self.part.rows[positions]]  # (B, H, W, C), a copy
-        return torch.from_numpy(np.asarray(pixels)), torch.from_numpy(self.part.labels[positions])
+        read = self.decoded.read([self.part.rows[positions] for positions, _ in plan])
+        for pixels, (positions, weight) in zip(read, plan, strict=True):
+            target = torch.from_numpy(self.part.labels[positions])
+            yield Batch(*self._finish(torch.from_numpy(pixels), target), weight)
 
     def _finish(self, pixels: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         target = target.to(self.device, non_blocking=True)

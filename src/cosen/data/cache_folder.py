@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,9 @@ DEFAULT_BOUND = 20 * 2**30
 KINDS = ("images", "features")
 UNFINISHED = "unfinished"
 DATABASE = "contents.sqlite"
+
+FILES_AT_ONCE = 900
+"""Files whose digests are looked up and stored at once; old versions of SQLite allow 999."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +126,6 @@ class CacheFolder:
             needed: Number of bytes.
             keep: An entry that is not removed: the caller holds its lock.
         """
-        if needed > self.bound:
-            raise DataError(
-                f"{needed / 2**30:.1f} GiB do not fit in a cache of {self.bound / 2**30:.1f} GiB: "
-                "use smaller images, or set COSEN_CACHE_BYTES"
-            )
         entries = self.entries()
         total = sum(entry.size for entry in entries)
         for entry in entries:
@@ -193,11 +191,19 @@ class CacheFolder:
             ]
         if not isinstance(images, ImageFiles):
             return [images.content(number) for number in range(len(images))]
-        known = self._known_contents()
+        digests: list[bytes] = []
+        for start in range(0, len(images), FILES_AT_ONCE):
+            digests += self._contents(images, range(start, min(start + FILES_AT_ONCE, len(images))))
+        return digests
+
+    def _contents(self, images: ImageFiles, numbers: range) -> list[bytes]:
+        """Digests of some files."""
+        names = {number: os.fsencode(images.paths[number].absolute()) for number in numbers}
+        known = self._known_contents(names.values())
         digests: list[bytes] = []
         fresh: dict[bytes, tuple[str, bytes]] = {}
-        for number, path in enumerate(images.paths):
-            name = os.fsencode(path.absolute())
+        for number, name in names.items():
+            path = images.paths[number]
             try:
                 status = path.stat()
                 identity = json.dumps(
@@ -222,10 +228,12 @@ class CacheFolder:
         )
         return database
 
-    def _known_contents(self) -> dict[bytes, tuple[str, bytes]]:
+    def _known_contents(self, names: Collection[bytes]) -> dict[bytes, tuple[str, bytes]]:
+        marks = ", ".join("?" * len(names))
+        query = f"SELECT path, identity, digest FROM digests WHERE path IN ({marks})"
         try:
             with closing(self._database()) as database:
-                rows = database.execute("SELECT path, identity, digest FROM digests")
+                rows = database.execute(query, tuple(names))
                 return {path: (identity, digest) for path, identity, digest in rows}
         except sqlite3.OperationalError:
             return {}  # the disk is full: read the files again

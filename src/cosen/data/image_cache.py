@@ -1,8 +1,14 @@
-"""Cache of decoded images: one memory-mapped uint8 array per store and preprocessing."""
+"""Cache of decoded images: one memory-mapped uint8 array per store and preprocessing.
+
+Images that do not fit in the cache are decoded whenever they are needed, in other processes.
+"""
 
 import errno
 import logging
 import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +17,7 @@ import numpy as np
 from cosen.data.cache_folder import CacheFolder, key_of, replacing
 from cosen.data.decoding import Preprocess, Progress, in_threads
 from cosen.data.labelled import LabelledImages
-from cosen.data.stores import ImageArray, printable
+from cosen.data.stores import ImageArray, ImageStore, printable
 from cosen.errors import BrokenImageError, DataError
 
 VERSION = 1
@@ -32,8 +38,104 @@ class DecodedImages:
     """
 
     data: LabelledImages
-    pixels: np.ndarray
+    pixels: "np.ndarray | PixelsOnDemand"
     key: str
+
+    def read(self, batches: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+        """Read batches of rows, ``(B, height, width, channels)`` each, ahead in the background."""
+        if isinstance(self.pixels, PixelsOnDemand):
+            yield from self.pixels.read(batches)
+            return
+        with ThreadPoolExecutor(1) as reader:
+            ahead: deque[Future[np.ndarray]] = deque()
+            for rows in batches:
+                ahead.append(reader.submit(self.pixels.__getitem__, rows))
+                if len(ahead) > 1:
+                    yield np.asarray(ahead.popleft().result())
+            for last in ahead:
+                yield np.asarray(last.result())
+
+
+@dataclass(frozen=True)
+class PixelsOnDemand:
+    """Pixels that are decoded when they are needed; indexed as an array of all images."""
+
+    images: ImageStore
+    preprocess: Preprocess
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.images), *self.preprocess.shape)
+
+    def __getitem__(self, rows: int | np.ndarray) -> np.ndarray:
+        if np.ndim(rows) == 0:
+            return self.decode(int(rows))
+        return np.stack([self.decode(row) for row in np.asarray(rows).tolist()])
+
+    def decode(self, row: int) -> np.ndarray:
+        """Decode an image, ``(height, width, channels)``."""
+        image = self.images.open(row, least_size=self.preprocess.least_size)
+        return self.preprocess(image)
+
+    def read(self, batches: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+        """Decode batches of rows in other processes, in this order."""
+        import torch
+        from torch.utils.data import DataLoader
+
+        loader: DataLoader[np.ndarray] = DataLoader(
+            _Decoder(self),  # type: ignore[arg-type]
+            batch_sampler=[rows.tolist() for rows in batches],
+            num_workers=decoding_processes(),
+            collate_fn=_collate,
+            generator=torch.Generator(),  # does not draw from the global one
+        )
+        try:
+            for pixels in loader:
+                if isinstance(pixels, str):
+                    raise DataError(
+                        f"{pixels}; it could be read at the start: restore it, and resume the run"
+                    )
+                yield pixels
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            raise DataError(
+                "a process that decodes images has ended, perhaps for lack of memory: set "
+                "COSEN_WORKERS to a smaller number of processes"
+            ) from error
+
+
+class _Decoder:
+    """The images as a PyTorch dataset by row; a text that says why an image cannot be decoded."""
+
+    def __init__(self, pixels: PixelsOnDemand) -> None:
+        self.pixels = pixels
+
+    def __getitem__(self, row: int) -> np.ndarray | str:
+        try:
+            return self.pixels.decode(row)
+        except BrokenImageError as error:
+            return f"{printable(self.pixels.images.name(row))}: {error}"
+
+
+def _collate(images: list[np.ndarray | str]) -> np.ndarray | str:
+    """Stack images, or return the first error. Arrays, unlike tensors, need no shared memory."""
+    for image in images:
+        if isinstance(image, str):
+            return image
+    return np.stack(images)
+
+
+def decoding_processes() -> int:
+    """The number of processes that decode images: ``COSEN_WORKERS``, or one per core.
+
+    Several training processes of this machine share the cores.
+    """
+    given = os.environ.get("COSEN_WORKERS", "")
+    if given and not (given.isdigit() and int(given)):
+        raise DataError(f"COSEN_WORKERS must be a number of processes, but is {given!r}")
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+    return int(given) if given else max(1, (os.cpu_count() or 1) // processes)
 
 
 def decode_images(
@@ -45,6 +147,9 @@ def decode_images(
     progress: Progress | None = None,
 ) -> DecodedImages:
     """Decode all images of a dataset, or load them from the cache.
+
+    If they do not fit in the cache, each is decoded once to find the broken ones, and again
+    whenever it is needed.
 
     Args:
         data: The dataset. Splits of it use the same pixels.
@@ -58,18 +163,38 @@ def decode_images(
     cache = cache or CacheFolder()
     key = key_of(VERSION, preprocess, *cache.contents(images))
     if isinstance(images, ImageArray) and images.shape == preprocess.shape:
-        pixels = images.images.reshape(shape)
-        pixels.flags.writeable = False
-        return DecodedImages(data, pixels, key)  # they already have the right shape
+        array = images.images.reshape(shape)  # they already have the right shape
+        array.flags.writeable = False
+        return DecodedImages(data, array, key)
+    size = int(np.prod(shape, dtype=np.int64))
+    pixels: np.ndarray | PixelsOnDemand
     with cache.locked("images", key) as path:
         note = cache.note(path)
-        if note is not None and "broken" in note and path.stat().st_size == np.prod(shape):
+        stored = None if note is None or "broken" not in note else path.stat().st_size
+        fits = size <= cache.bound or stored == size
+        if stored == size or (stored == 0 and not fits):
+            assert note is not None
             broken = note["broken"]
-        else:
-            cache.make_room(int(np.prod(shape)), keep=path)
+        elif fits:
+            cache.make_room(size, keep=path)
             broken = _build(data, preprocess, path, shape, progress)
-        cache.use(path, {"about": f"{data.source}: {len(images)} images", "broken": broken})
-        pixels = np.memmap(path, dtype=np.uint8, mode="r", shape=shape)
+        else:
+            broken = _broken(PixelsOnDemand(images, preprocess), progress)
+            with replacing(path) as partial:
+                partial.touch()
+        about = f"{data.source}: {len(images)} images{'' if fits else ', without pixels'}"
+        cache.use(path, {"about": about, "broken": broken})
+        if fits:
+            pixels = np.memmap(path, dtype=np.uint8, mode="r", shape=shape)
+        else:
+            pixels = PixelsOnDemand(images, preprocess)
+            _log.warning(
+                "%d images of %d x %d pixels take %.1f GiB, more than the cache (%.1f GiB, "
+                "COSEN_CACHE_BYTES): they are decoded again in each epoch, by %d processes "
+                "(COSEN_WORKERS)",
+                *(len(images), preprocess.width, preprocess.height),
+                *(size / 2**30, cache.bound / 2**30, decoding_processes()),
+            )
     wanted = set(data.rows.tolist())
     used = {int(row): reason for row, reason in broken.items() if int(row) in wanted}
     if used and not (skip_broken and len(used) < len(data)):
@@ -117,6 +242,20 @@ def _build(
             pass
         pixels.flush()
     return broken
+
+
+def _broken(pixels: PixelsOnDemand, progress: Progress | None) -> dict[str, str]:
+    """Decode all images once; return the numbers of the broken ones with the reasons."""
+
+    def reason(row: int) -> str | None:
+        try:
+            pixels.decode(row)
+        except BrokenImageError as error:
+            return str(error)
+        return None
+
+    reasons = in_threads(reason, range(len(pixels.images)), progress)
+    return {str(row): text for row, text in enumerate(reasons) if text is not None}
 
 
 def _reserve(path: Path, size: int) -> None:

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +124,7 @@ def from_folder(root: Path | str, *, exclude: tuple[str, ...] = ()) -> LabelledI
                     f"the name of the class folder {printable(str(class_folder))} is not UTF-8 or "
                     "has control characters: rename it"
                 )
-            files = sorted(files_below(class_folder))
+            files = sorted(files_below(class_folder), key=attrgetter("parts"))  # fast
             found += [(class_folder.name, part, file) for file in files]
             if not files:
                 empty.append(printable(str(class_folder.relative_to(root))))

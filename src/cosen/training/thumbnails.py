@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from cosen.data.image_cache import PixelsOnDemand
 from cosen.data.labelled import LabelledImages
 from cosen.errors import RunError
 from cosen.training.checksums import read_checked, write_checked_text
@@ -46,7 +47,7 @@ class Thumbnail:
 
 def write_thumbnails(
     run: RunFolder,
-    pixels: np.ndarray,
+    pixels: np.ndarray | PixelsOnDemand,
     test: LabelledImages,
     *,
     predicted: np.ndarray,

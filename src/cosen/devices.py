@@ -64,7 +64,7 @@ def train_on_devices(
     )
     reasons = [outcome.reason for outcome in outcomes if outcome.reason is not None]
     if reasons:
-        causes = [reason for reason in reasons if reason != OTHER_FAILED]
+        causes = [reason for reason in reasons if not reason.startswith(OTHER_FAILED)]
         reason = next(iter(causes), reasons[0])
         if reason.startswith("its process"):  # it was killed, or ended by itself
             reason = reason.replace("its process", "a process of the run", 1)

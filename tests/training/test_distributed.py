@@ -1,14 +1,18 @@
 """Runs of several processes, over gloo."""
 
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from cosen.__main__ import app
+from cosen.data.cache_folder import CacheFolder
 from cosen.networks.vgg import VGG16Features
 from cosen.training.run_folder import RunFolder
 from run_contents import cost_steps
@@ -19,8 +23,8 @@ REPEATS = int(os.environ.get("COSEN_REPEATS", "1"))
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
-def cosen(*arguments, launcher=(sys.executable, "-m", "cosen")):
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+def cosen(*arguments, launcher=(sys.executable, "-m", "cosen"), **more):
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | more
     return subprocess.Popen(
         [*launcher, "train", *arguments],
         stdout=subprocess.PIPE,
@@ -79,6 +83,64 @@ def test_two_processes_give_what_one_gives(settings, tmp_path):
             assert again.train_loss == pytest.approx(row.train_loss, rel=1e-4)
             assert again.train_error == row.train_error
         assert len(other.checkpoint()["processes"]) == 2
+
+
+@pytest.fixture
+def on_two_hosts(tmp_path):
+    """Start ``cosen train`` on two "hosts", each with its own cache; only folders are shared."""
+    started = []
+
+    def start(*arguments):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        hosts = []
+        for rank in range(2):
+            launcher = [
+                *(sys.executable, "-m", "torch.distributed.run", "--nnodes=2"),
+                *(f"--node-rank={rank}", "--nproc-per-node=1"),
+                *("--master-addr=127.0.0.1", f"--master-port={port}", "-m", "cosen"),
+            ]
+            cache = str(tmp_path / f"cache{rank}")
+            hosts.append(cosen(*arguments, launcher=launcher, COSEN_CACHE=cache))
+        started.extend(hosts)
+        return hosts
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+def worker_of(host):
+    """The training process that torchrun has started."""
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(host.pid)], capture_output=True, text=True, check=True
+    )
+    return int(listed.stdout.split()[0])
+
+
+def test_two_hosts_share_only_the_run_folder(settings, on_two_hosts, tmp_path):
+    """One is killed: the other ends with one sentence. Resumed, they give what one host gives."""
+    settings = [one for one in settings if "epochs" not in one] + ["--epochs=30"]
+    out = tmp_path / "two"
+    hosts = on_two_hosts(*settings, f"--out={out}")
+    while not (out / "history.csv").exists() and hosts[0].poll() is None:
+        time.sleep(0.05)
+    os.kill(worker_of(hosts[1]), signal.SIGKILL)
+    messages = [host.communicate(timeout=120)[1] for host in hosts]
+    assert all(host.returncode == 1 for host in hosts)
+    said = [line for line in messages[0].splitlines() if line.startswith("cosen:")]
+    assert said == [f"cosen: another process of this run has failed; resume with --resume {out}"]
+    assert len(RunFolder(out).history()) < 30
+    for host in on_two_hosts(f"--resume={out}"):
+        finish(host)
+    for rank in range(2):
+        assert CacheFolder(tmp_path / f"cache{rank}").entries()
+    app(["train", *settings, f"--out={tmp_path / 'one'}"], standalone_mode=False)
+    one, two = RunFolder(tmp_path / "one"), RunFolder(out)
+    assert two.metrics().test.confusion == one.metrics().test.confusion
+    steps = cost_steps(one)[-1], cost_steps(two)[-1]
+    torch.testing.assert_close(steps[1]["costs"], steps[0]["costs"], atol=1e-2, rtol=1e-2)
 
 
 def test_runs_of_two_processes_end_with_0(make_folder, tmp_path):

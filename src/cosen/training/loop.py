@@ -154,10 +154,16 @@ class Loop:
                 step = None
                 if outputs is not None and isinstance(self.loss, LearnedCosts):  # ξ: the costs
                     step = self.loss.step(outputs.logits, outputs.target, outputs.features)
+                    self._share_costs(self.loss)
                 seconds = time.perf_counter() - start
                 self.history.append(self._record(sums, outputs, step, trained, seconds))
                 self.end_epoch(self, step)
                 self.callbacks.epoch(self.history[-1])
+
+    def _share_costs(self, loss: LearnedCosts) -> None:
+        """Use the costs of the first process: other processors may round differently."""
+        if self.fabric is not None and self.fabric.world_size > 1:
+            loss.load_state_dict(self.fabric.broadcast(loss.state_dict()))
 
     def train_batch(self, batch: Batch, number: int, count: int) -> tuple[Tensor, Tensor, int]:
         """Run one batch forward and backward, and step if enough gradients were summed.

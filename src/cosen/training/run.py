@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -200,7 +201,8 @@ def _session(config: TrainConfig, run: RunFolder, inputs: Inputs, resume: bool) 
                 run.remove_early_files()  # nothing was learned yet: free the folder
             is_lost = any(name in str(error).lower() for name in ("gloo", "nccl"))
             if isinstance(error, RuntimeError) and (fabric.global_rank or is_lost):
-                raise RunError(OTHER_FAILED) from error
+                again = f"; resume with --resume {run.path}" if run.has_checkpoint else ""
+                raise RunError(OTHER_FAILED + again) from error
             if is_out_of_memory(error):
                 raise RunError(OUT_OF_MEMORY) from error
             if isinstance(error, Diverged) and run.has_checkpoint:
@@ -223,6 +225,7 @@ def make_fabric(config: TrainConfig) -> Fabric:
         nodes = int(os.environ["WORLD_SIZE"]) // devices
     for name in ("lightning_fabric", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*all_gather is deprecated")  # Fabric uses it
     return Fabric(
         accelerator=device,
         devices=devices,

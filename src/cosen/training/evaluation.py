@@ -52,8 +52,10 @@ def summarise(
     """Compute the metrics of outputs."""
     confusion = outputs.confusion()
     recall = F.class_recall(confusion)
-    probabilities = outputs.logits.softmax(1)
     calibrated = (outputs.logits / temperature).softmax(1)
+    error_after = F.expected_calibration_error(calibrated, outputs.target)
+    del calibrated  # with many classes it is large
+    probabilities = outputs.logits.softmax(1)
     precision = F.one_vs_rest_average_precision(probabilities, outputs.target)
     numbers: dict[str, Tensor | float] = {
         "error": objective.error(confusion),
@@ -67,7 +69,7 @@ def summarise(
         "auc": F.one_vs_rest_auc(probabilities, outputs.target).nanmean(),
         "average_precision": precision.nanmean(),
         "calibration_error": F.expected_calibration_error(probabilities, outputs.target),
-        "calibration_error_after": F.expected_calibration_error(calibrated, outputs.target),
+        "calibration_error_after": error_after,
     }
     return Metrics(
         samples=len(outputs.target),

@@ -24,6 +24,9 @@ WEIGHTS = "model.safetensors"
 OWN = "own"
 """The name of a custom network."""
 
+CHUNK = 2**22
+"""Logits that are calibrated at a time."""
+
 
 class ImageClassifier(nn.Module):
     """Maps images to logits: an optional frozen backbone, then a network."""
@@ -136,15 +139,20 @@ def calibrated_temperature(logits: Tensor, target: Tensor) -> float:
     if not len(target):
         return 1.0
     log_temperature = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    logits = logits.double()
+    rows = max(1, CHUNK // logits.shape[1])
+    parts = list(zip(torch.split(logits, rows), torch.split(target, rows), strict=True))
     optimizer = torch.optim.LBFGS([log_temperature], max_iter=50, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(logits / log_temperature.exp(), target)
-        loss = loss + 10 * log_temperature.square() / 2 / len(target)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss
+        total = 10 * log_temperature.square() / 2 / len(target)
+        total.backward()  # type: ignore[no-untyped-call]
+        for outputs, classes in parts:
+            loss = nn.functional.cross_entropy(outputs.double() / log_temperature.exp(), classes)
+            loss = loss * (len(classes) / len(target))
+            loss.backward()  # type: ignore[no-untyped-call]
+            total = total.detach() + loss.detach()
+        return total
 
     optimizer.step(closure)  # type: ignore[no-untyped-call]
     temperature = float(log_temperature.detach().clamp(-3, 3).exp())

@@ -24,7 +24,7 @@ WEIGHTS = "model.safetensors"
 OWN = "own"
 """The name of a custom network."""
 
-CHUNK = 2**22
+CHUNK = 2**20
 """Logits that are calibrated at a time."""
 
 

@@ -31,7 +31,7 @@ from cosen.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from cosen.training.export import ExportCheck
-    from cosen.training.predict import Prediction
+    from cosen.training.predict import Prediction, Prior
 
 STUDY_VALIDATION = 0.2
 """Validation share of a comparison. A single run needs fewer images: it chooses no method."""
@@ -120,6 +120,7 @@ class Run:
         data: Data | None = None,
         *,
         objective: Objective | str | Numbers | None = None,
+        prior: "Prior | None" = None,
         **options: Any,
     ) -> Metrics:
         """Return the metrics on the run's test images, or on all images of other data.
@@ -128,14 +129,18 @@ class Run:
             data: Other data with the same classes; None for the run's test images.
             objective: What ``error`` measures: ``balanced``, ``overall``, a CSV or a matrix of
                 misclassification costs; by default what the run measured.
+            prior: The class shares that decisions are made for: ``"train"``, ``"balanced"``,
+                ``"estimate"`` or a share of each class by name; None uses the outputs as they are.
             options: Options of :func:`cosen.training.evaluate_run.evaluate_run`.
         """
         from cosen.training.evaluate_run import evaluate_run, stored_metrics
 
         goal = None if objective is None else self.objective(objective)
         if data is None:
-            return stored_metrics(self.path, goal).test
-        return evaluate_run(self.path, data, objective=goal, network=self._network, **options)
+            return stored_metrics(self.path, goal, prior).test
+        return evaluate_run(
+            self.path, data, objective=goal, prior=prior, network=self._network, **options
+        )
 
     def objective(self, value: Objective | str | Numbers) -> Objective:
         """Return an objective for the classes of this run; a string may be the path of a CSV."""

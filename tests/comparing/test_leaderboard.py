@@ -13,6 +13,7 @@ from cosen.comparing.leaderboard import CHANGES, METRICS, Leaderboard, make_lead
 from cosen.costs import BALANCED, OVERALL, Objective
 from cosen.errors import RunError
 from cosen.networks.network import Outputs
+from cosen.training.calibration import make_calibration
 from cosen.training.config import TrainConfig
 from cosen.training.evaluation import summarise
 from cosen.training.records import (
@@ -39,7 +40,9 @@ def write_run(
         logits = 4 * torch.nn.functional.one_hot(torch.tensor(predicted), len(CLASS_COUNTS)).float()
         outputs[part] = Outputs(logits, logits, torch.tensor(target))
     metrics = {
-        part: summarise(found, class_counts=CLASS_COUNTS, objective=objective, temperature=1.0)
+        part: summarise(
+            found, objective=objective, calibration=make_calibration(1.0, (), CLASS_COUNTS)
+        )
         for part, found in outputs.items()
     }
     RunRecord(

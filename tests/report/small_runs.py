@@ -16,6 +16,7 @@ from cosen.costs import AdaptiveCostStep, Objective, PaperCostStep
 from cosen.data.labelled import LabelledImages
 from cosen.data.stores import ImageArray
 from cosen.networks.network import Outputs
+from cosen.training.calibration import make_calibration
 from cosen.training.config import TrainConfig
 from cosen.training.evaluation import summarise
 from cosen.training.records import (
@@ -100,9 +101,8 @@ def write_run(
     objective = Objective.of("balanced" if costs is None else costs)
     metrics = summarise(
         outputs,
-        class_counts=torch.tensor(train),
         objective=objective,
-        temperature=temperature,
+        calibration=make_calibration(temperature, (), torch.tensor(train)),
     )
     if history:
         run.write_history([record(epoch) for epoch in range(1, history + 1)])

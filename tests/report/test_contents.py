@@ -188,12 +188,19 @@ def test_curves(against, tmp_path):
 
 def test_reliability(alone):
     found = alone["reliability"]
-    before, after = (math.exp(logit) / (math.exp(logit) + 2) for logit in (4, 2))
+    before = math.exp(4) / (math.exp(4) + 2)
     assert (found["method"], found["temperature"]) == ("cosen", 2.0)
     assert found["error_before"] == pytest.approx(abs(0.75 - before), abs=1e-6)
-    assert found["error_after"] == pytest.approx(abs(0.75 - after), abs=1e-6)
     assert [entry["count"] for entry in found["before"]] == [0] * 14 + [8]
-    assert [entry["count"] for entry in found["after"]] == [0] * 11 + [8] + [0] * 3
+    # calibrated for the class shares of the test images: 4, 2 and 2 of 8
+    ratio = np.array([4, 2, 2]) / np.array(TRAIN)
+    scores = np.exp(2 * np.eye(3)[list(COSTLY)]) * ratio
+    likely = scores / scores.sum(1, keepdims=True)
+    correct = (likely.argmax(1) == TARGET).mean()
+    confidence = sum(e["confidence"] * e["count"] for e in found["after"] if e["count"]) / 8
+    accuracy = sum(e["accuracy"] * e["count"] for e in found["after"] if e["count"]) / 8
+    assert confidence == pytest.approx(likely.max(1).mean(), abs=1e-6)
+    assert accuracy == pytest.approx(correct)
     filled = found["before"][14]
     assert filled["confidence"] == pytest.approx(before)
     assert filled["accuracy"] == pytest.approx(0.75)

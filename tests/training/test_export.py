@@ -115,6 +115,7 @@ def test_the_metadata_say_how_to_use_it(run, exported):
             **{"interpolation": "bilinear", "share": 1.0},
         },
         "temperature": plain["temperature"],
+        "offsets": plain["offsets"],
         "cosen_version": cosen.__version__,
     }
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import logging
+import re
 import shutil
 
 import numpy as np
@@ -18,7 +19,7 @@ from cosen.costs import Objective
 from cosen.errors import CosenError, DataError, InputError, RunError
 from cosen.training.config import TrainConfig
 from cosen.training.evaluate_run import evaluate_run, stored_metrics
-from cosen.training.predict import correct_prior, parse_prior, predict_images
+from cosen.training.predict import parse_prior, predict_images
 from cosen.training.run import train_run
 from cosen.training.run_folder import RunFolder
 
@@ -136,16 +137,12 @@ def test_only_the_model_file_is_needed(run, data, tmp_path):
     assert predict_images(tmp_path, data / "red") == predict_images(run, data / "red")
 
 
-def test_a_prior_by_hand():
-    # 0.6 * (1/8) / (6/8) = 0.1, 0.4 * (7/8) / (2/8) = 1.4: a share of 1.5
-    corrected = correct_prior(
-        torch.tensor([[0.6, 0.4]]), training=torch.tensor([6, 2]), prior=torch.tensor([1.0, 7.0])
-    )
-    torch.testing.assert_close(corrected, torch.tensor([[0.1 / 1.5, 1.4 / 1.5]]))
-
-
-def test_a_prior_corrects_the_training_frequencies(run, data):
-    plain = probabilities(predict_images(run, data, top=3))
+def test_a_prior_changes_the_shares_of_the_posterior(run, data, caplog):
+    outputs = probabilities(predict_images(run, data, top=3))
+    offsets = np.array(json.loads((run / "model.json").read_text())["offsets"])
+    plain = probabilities(predict_images(run, data, top=3, prior="train"))
+    weighted = outputs * np.exp(offsets)
+    np.testing.assert_allclose(plain, weighted / weighted.sum(1, keepdims=True), atol=1e-9)
     counts = np.array(json.loads((run / "model.json").read_text())["class_counts"])
     assert (counts == RunFolder(run).record().prepared.class_counts.train.numpy()).all()
 
@@ -159,9 +156,15 @@ def test_a_prior_corrects_the_training_frequencies(run, data):
     np.testing.assert_allclose(stated, weighted / weighted.sum(1, keepdims=True), atol=1e-9)
 
     as_trained = dict(zip(CLASSES, counts.tolist(), strict=True))
-    for unchanged in ("training", as_trained):
-        found = probabilities(predict_images(run, data, top=3, prior=unchanged))
-        np.testing.assert_allclose(found, plain, atol=1e-9)
+    found = probabilities(predict_images(run, data, top=3, prior=as_trained))
+    np.testing.assert_allclose(found, plain, atol=1e-9)
+
+    predict_images(run, data, prior="estimate")  # the training images themselves, and the others
+    shares = re.findall(r"(\w+) (0\.\d+) ± 0\.\d+", caplog.text)
+    assert [name for name, _ in shares] == list(CLASSES)
+    true = np.array(list(COUNTS.values())) / sum(COUNTS.values())
+    expected = [true[list(COUNTS).index(name)] for name, _ in shares]
+    np.testing.assert_allclose([float(share) for _, share in shares], expected, atol=0.1)
 
 
 def test_costs_decide_by_the_expected_cost_of_the_corrected_probabilities(run, data):
@@ -174,7 +177,7 @@ def test_costs_decide_by_the_expected_cost_of_the_corrected_probabilities(run, d
         chance = {entry.name: entry.probability for entry in prediction.top}
         assert prediction.probability == chance[prediction.decision]
     symmetric = predict_images(run, data, misclassification_costs=1 - torch.eye(3))
-    plain = predict_images(run, data)
+    plain = predict_images(run, data, prior="train")  # without a prior, that of training
     assert [p.decision for p in symmetric] == [p.decision for p in plain]
 
 
@@ -184,7 +187,7 @@ def test_costs_decide_by_the_expected_cost_of_the_corrected_probabilities(run, d
         ({"prior": {"blue": 0.5, "green": 0.5}}, "prior has no share for 'red'"),
         ({"prior": {"blue": 1, "green": 1, "reed": 1}}, "did you mean 'red'"),
         ({"prior": {"blue": 0, "green": 1, "red": 1}}, "must be positive and finite, but 'blue'"),
-        ({"prior": "equal"}, "'balanced', 'training'"),
+        ({"prior": "equal"}, "'train', 'balanced', 'estimate'"),
         ({"misclassification_costs": torch.ones(2, 2)}, "must have the shape"),
         ({"top": 0}, "top must be at least 1"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
@@ -200,7 +203,8 @@ def test_a_wrong_option_is_refused(run, data, options, message):
     ("text", "prior"),
     [
         ("balanced", "balanced"),
-        (" training ", "training"),
+        (" training ", "train"),
+        ("estimate", "estimate"),
         ("blue=0.1,red=0.9", {"blue": 0.1, "red": 0.9}),
         ("a=b=2, c=1e-3", {"a=b": 2.0, "c": 0.001}),
         ('"cat, black=1",dog=3', {"cat, black": 1.0, "dog": 3.0}),

@@ -20,7 +20,7 @@ from cosen.errors import DataError, InputError, RunError
 from cosen.networks.vgg import VGG16Features
 from cosen.training.config import TrainConfig
 from cosen.training.loop import Callbacks
-from cosen.training.model_file import calibrated_temperature, load_model
+from cosen.training.model_file import load_model
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import make_task, parse_split
 from run_contents import cost_steps, history_without_times, weights
@@ -342,17 +342,6 @@ def test_with_all_but_the_output_frozen_features_are_cached(quick_train, monkeyp
     assert sum(seen) == samples, "once for the cache, once for the final evaluation"
     start = torch.load(run.path / "checkpoint.pt", weights_only=True)
     assert len(start["history"]) == 5
-
-
-def test_calibration_finds_the_temperature():
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(4000, 3, generator=generator)
-    target = torch.distributions.Categorical(logits=logits).sample()
-    assert calibrated_temperature(3 * logits, target) == pytest.approx(3, rel=0.2)
-    assert 0.5 < calibrated_temperature(logits[:3], target[:3]) < 2, "three samples decide little"
-    assert calibrated_temperature(logits[:0], target[:0]) == 1.0
-    sure = 20 * torch.eye(3)
-    assert calibrated_temperature(sure, torch.arange(3)) == 1.0, "no errors: never more confident"
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):

@@ -27,6 +27,7 @@ def evaluate(
         ),
     ] = None,
     objective: options.Objective = None,
+    prior: options.Prior = None,
     data_root: options.DataRoot = None,
     exclude: options.Exclude = None,
     device: options.Device = None,
@@ -45,19 +46,23 @@ def evaluate(
         cosen evaluate runs/lesions new-lesions/ --objective costs.csv
 
         cosen evaluate runs/lesions new-lesions.csv --json
+
+        cosen evaluate runs/lesions --prior train
     """
     import cosen
     from cosen.errors import InputError
     from cosen.training.evaluate_run import stored_metrics
+    from cosen.training.predict import parse_prior
 
     options.find_modules_here(network or "")
     finished = cosen.Run(run, network=network)
+    shares = None if prior is None else parse_prior(prior)
     if data is None:
         flags = {"--data-root": data_root, "--exclude": exclude, "--device": device}
         for flag in [name for name, value in flags.items() if value]:
             raise InputError(f"{flag} is for other data: give DATA, or remove {flag}")
         goal = None if objective is None else finished.objective(objective)
-        metrics = stored_metrics(run, goal)
+        metrics = stored_metrics(run, goal, shares)
         shown = metrics.test
         plain = {"run": str(run), **metrics.model_dump(mode="json")}
     else:
@@ -65,6 +70,7 @@ def evaluate(
             shown = finished.evaluate(
                 data,
                 objective=objective,
+                prior=shares,
                 data_root=data_root,
                 exclude=tuple(exclude or ()),
                 device=device or "auto",
@@ -88,13 +94,7 @@ def predict(
         Path | None, typer.Option(help="Write to this .csv or .json file; default: print.")
     ] = None,
     top: Annotated[int, typer.Option(help="Number of most probable classes to list.")] = 1,
-    prior: Annotated[
-        str | None,
-        typer.Option(
-            help="Class shares where the model is used: balanced, or cat=0.1,dog=0.9. "
-            "Approximate for cost-sensitive methods."
-        ),
-    ] = None,
+    prior: options.Prior = None,
     misclassification_costs: Annotated[
         Path | None,
         typer.Option(help="CSV of costs, row = true class: minimise the expected cost."),
@@ -119,6 +119,8 @@ def predict(
         cosen predict runs/lesions photos/ --top 3 --out predictions.csv
 
         cosen predict runs/lesions photos/ --misclassification-costs costs.csv
+
+        cosen predict runs/lesions clinic/ --prior benign=0.98,malignant=0.02
     """
     import cosen
     from cosen.errors import InputError, escape_controls

@@ -36,6 +36,13 @@ Objective = Annotated[
         "misclassification costs."
     ),
 ]
+Prior = Annotated[
+    str | None,
+    typer.Option(
+        help="Class shares where the model is used: train, balanced, estimate (from the images), "
+        "or cat=0.1,dog=0.9. Default: the outputs as they are."
+    ),
+]
 Network = Annotated[
     str | None,
     typer.Option(help="Network: a name (cosen network), my_module:make, or auto."),

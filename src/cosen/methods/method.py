@@ -81,7 +81,9 @@ class Context(Protocol):
 
     def save_model(self, classifier: Any) -> None: ...
 
-    def finish(self, *, seconds: float) -> None: ...
+    def finish(
+        self, *, seconds: float, loss: nn.Module | None = None, draws: np.ndarray | None = None
+    ) -> None: ...
 
     def finish_scores(self, scores: Scores, *, seconds: float) -> None: ...
 
@@ -168,7 +170,8 @@ class NetworkMethod(Method):
     def run(self, context: Context) -> None:
         loop = context.make_loop(self)
         loop.fit()
-        context.finish(seconds=sum(record.seconds for record in loop.history))
+        seconds = sum(record.seconds for record in loop.history)
+        context.finish(seconds=seconds, loss=loop.loss, draws=self.class_draws(context.setting))
 
 
 class SamplingMethod(Method):

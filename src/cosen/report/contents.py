@@ -250,7 +250,9 @@ def _curves(data: ReportData) -> list[dict[str, Any]]:
 def _reliability(data: ReportData) -> dict[str, Any]:
     """The chosen method's first seed on test, before and after calibration."""
     run = data.first
-    before, after = run.logits.softmax(1), run.probabilities
+    shares = run.target.bincount(minlength=run.logits.shape[1])
+    before = run.logits.softmax(1)
+    after = run.record.calibration.probabilities(run.logits, shares).float()
     return {
         "method": data.chosen.name,
         "before": _bins(before, run.target),

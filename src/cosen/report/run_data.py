@@ -54,8 +54,8 @@ class RunData:
 
     @cached_property
     def probabilities(self) -> Tensor:
-        """Calibrated probabilities, shape ``(n, C)``."""
-        return (self.logits / (self.record.temperature or 1.0)).softmax(1)
+        """Probabilities of the outputs as they are, shape ``(n, C)``."""
+        return self.record.calibration.probabilities(self.logits).float()
 
     @cached_property
     def confusion(self) -> Tensor:

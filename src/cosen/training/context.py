@@ -21,6 +21,7 @@ from cosen.methods.learned_costs import COSINE_SCALE
 from cosen.networks.freezing import freeze_but_output, frozen_but_output
 from cosen.networks.network import OUTPUT_STD, Network, NetworkOutput, Outputs, PenultimateFeatures
 from cosen.networks.pretrained import Joined
+from cosen.training.calibration import Calibration, expected_offsets, fit_calibration
 from cosen.training.checkpoint import Checkpoint
 from cosen.training.config import TrainConfig
 from cosen.training.evaluation import run_network, summarise
@@ -30,7 +31,6 @@ from cosen.training.head_search import Resample, choose_head, fit_head
 from cosen.training.loop import Callbacks, Loop, LoopSettings, make_optimizer
 from cosen.training.model_file import (
     ImageClassifier,
-    calibrated_temperature,
     load_model,
     save_model,
 )
@@ -225,16 +225,24 @@ class RunContext:
             save_model(self.run.path, classifier, self.task.model)
         self.fabric.barrier()
 
-    def finish(self, *, seconds: float) -> None:
-        """Evaluate the best model on validation and test, and write the results."""
+    def finish(
+        self, *, seconds: float, loss: nn.Module | None = None, draws: np.ndarray | None = None
+    ) -> None:
+        """Evaluate the best model on validation and test, and write the results.
+
+        ``loss`` and ``draws``, the sampling rates of the classes, say what the outputs mean.
+        """
         classifier, model = load_model(self.run.path, network=self.task.own_network)
         network = self.fabric.setup_module(classifier.network)
         val = self._run_network(network, self.task.splits.val)
         test = self._run_network(network, self.task.splits.test)
         if self.is_first_process:
-            temperature = calibrated_temperature(val.logits, val.target)
-            model.changed(temperature=temperature).write(self.run.path)
-            self._write_results(val, test, temperature, seconds)
+            expected = None if loss is None else expected_offsets(loss, draws)
+            found = self._write_results(val, test, seconds, expected)
+            model.changed(
+                temperature=found.temperature, offsets=tuple(found.offsets.tolist())
+            ).write(self.run.path)
+            self._write_metrics(val, test, found)
 
     def finish_scores(self, scores: Scores, *, seconds: float) -> None:
         """Write the results of a classifier that is not a network; there is no model file."""
@@ -247,13 +255,12 @@ class RunContext:
             return Outputs(logits, logits[:, :0], torch.from_numpy(labels))
 
         val, test = outputs("val"), outputs("test")
-        temperature = calibrated_temperature(val.logits, val.target)
-        self._write_results(val, test, temperature, seconds)
+        self._write_metrics(val, test, self._write_results(val, test, seconds))
 
     def _write_results(
-        self, val: Outputs, test: Outputs, temperature: float, seconds: float
-    ) -> None:
-        """Write predictions, thumbnails and metrics. The metrics are last: they finish the run."""
+        self, val: Outputs, test: Outputs, seconds: float, expected: Tensor | None = None
+    ) -> Calibration:
+        """Write predictions, thumbnails and the calibration, and return it."""
         task, splits = self.task, self.task.splits
         val_names, test_names = map(printable, splits.val.names), map(printable, splits.test.names)
         names = ImageNames(val=tuple(val_names), test=tuple(test_names))
@@ -272,14 +279,19 @@ class RunContext:
             seconds += record.head.seconds
         if self.baseline is not None:
             seconds += self.baseline.record().seconds or 0.0
-        record.changed(seconds=round(seconds, 3), temperature=temperature).write(self.run.path)
+        counts = task.model.class_counts
+        found = fit_calibration(val.logits, val.target, counts, expected=expected)
+        record.changed(
+            seconds=round(seconds, 3),
+            temperature=found.temperature,
+            offsets=tuple(found.offsets.tolist()),
+        ).write(self.run.path)
+        return found
+
+    def _write_metrics(self, val: Outputs, test: Outputs, calibration: Calibration) -> None:
+        """Write the metrics; they finish the run."""
         val_metrics, test_metrics = (
-            summarise(
-                outputs,
-                class_counts=task.model.class_counts,
-                objective=task.objective,
-                temperature=temperature,
-            )
+            summarise(outputs, objective=self.task.objective, calibration=calibration)
             for outputs in (val, test)
         )
         RunMetrics(val=val_metrics, test=test_metrics).write(self.run.path)

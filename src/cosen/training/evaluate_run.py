@@ -16,8 +16,9 @@ from cosen.data.sources import open_data
 from cosen.errors import DataError
 from cosen.files import expand_user
 from cosen.networks.network import Outputs
+from cosen.training.calibration import Calibration
 from cosen.training.evaluation import summarise
-from cosen.training.predict import image_logits, open_model
+from cosen.training.predict import Prior, image_logits, open_model, prior_shares
 from cosen.training.records import Metrics, ModelInfo, RunMetrics
 from cosen.training.run_folder import RunFolder
 
@@ -31,6 +32,7 @@ def evaluate_run(
     data_root: Path | None = None,
     exclude: tuple[str, ...] = (),
     objective: Objective | None = None,
+    prior: Prior | None = None,
     network: Callable[[], nn.Module] | None = None,
     **options: Any,
 ) -> Metrics:
@@ -43,6 +45,8 @@ def evaluate_run(
         data_root: The folder of named datasets.
         exclude: Classes of the data to exclude.
         objective: What ``error`` measures; by default what the run measured.
+        prior: The class shares that decisions are made for, as for
+            :func:`~cosen.training.predict.predict_images`.
         network: Creates the network, if the run trained a custom one.
         options: ``skip_broken``, ``batch_size``, ``device`` and ``progress``, as for
             :func:`~cosen.training.predict.predict_images`.
@@ -58,33 +62,41 @@ def evaluate_run(
             data,
         )
     found, logits = image_logits(classifier, info, found, **options)
-    return summarise(
-        Outputs(logits, logits.new_empty(len(logits), 0), torch.from_numpy(found.labels)),
-        class_counts=info.class_counts,
-        objective=objective or record.objective,
-        temperature=info.temperature,
-    )
+    outputs = Outputs(logits, logits.new_empty(len(logits), 0), torch.from_numpy(found.labels))
+    goal = objective or record.objective
+    return _summary(outputs, info.calibration, goal, prior, info.class_names)
 
 
-def stored_metrics(run: Path | str, objective: Objective | None = None) -> RunMetrics:
+def stored_metrics(
+    run: Path | str, objective: Objective | None = None, prior: Prior | None = None
+) -> RunMetrics:
     """Return the metrics on the run's own validation and test images.
 
-    ``objective`` is what ``error`` measures; by default what the run measured.
+    ``objective`` is what ``error`` measures; by default what the run measured. ``prior`` are the
+    class shares that decisions are made for, as for :func:`evaluate_run`.
     """
     folder = RunFolder.existing(run)
-    if objective is None:
+    if objective is None and prior is None:
         return folder.metrics()
     record, outputs = folder.record(), folder.predictions()
-    val, test = (
-        summarise(
-            outputs[part],
-            class_counts=record.prepared.class_counts.train,
-            objective=objective,
-            temperature=record.temperature or 1.0,
-        )
-        for part in ("val", "test")
-    )
+    how = (record.calibration, objective or record.objective, prior, record.prepared.class_names)
+    val, test = (_summary(outputs[part], *how) for part in ("val", "test"))
     return RunMetrics(val=val, test=test)
+
+
+def _summary(
+    outputs: Outputs,
+    calibration: Calibration,
+    objective: Objective,
+    prior: Prior | None,
+    class_names: tuple[str, ...],
+) -> Metrics:
+    """Compute the metrics of decisions for class shares."""
+    shares = prior_shares(prior, class_names, calibration, outputs.logits)
+    if shares is not None:
+        logits = calibration.logits(outputs.logits, shares).float()
+        outputs, calibration = replace(outputs, logits=logits), calibration.of_shares(shares)
+    return summarise(outputs, objective=objective, calibration=calibration)
 
 
 def _with_classes_of(info: ModelInfo, data: LabelledImages) -> LabelledImages:

@@ -10,6 +10,7 @@ from cosen.costs import Objective
 from cosen.data.batches import Share
 from cosen.data.labelled import LabelledImages
 from cosen.networks.network import Outputs
+from cosen.training.calibration import Calibration
 from cosen.training.loop import rare_classes
 from cosen.training.records import Metrics, SparseConfusion
 from cosen.training.task import Task
@@ -46,13 +47,12 @@ def _gather(fabric: Fabric, own: Tensor, total: int) -> Tensor:
     return gathered.transpose(0, 1).flatten(0, 1)[:total]
 
 
-def summarise(
-    outputs: Outputs, *, class_counts: Tensor, objective: Objective, temperature: float
-) -> Metrics:
+def summarise(outputs: Outputs, *, objective: Objective, calibration: Calibration) -> Metrics:
     """Compute the metrics of outputs."""
     confusion = outputs.confusion()
     recall = F.class_recall(confusion)
-    calibrated = (outputs.logits / temperature).softmax(1)
+    shares = outputs.target.bincount(minlength=len(recall)).double()
+    calibrated = calibration.probabilities(outputs.logits, shares).float()
     error_after = F.expected_calibration_error(calibrated, outputs.target)
     del calibrated  # with many classes it is large
     probabilities = outputs.logits.softmax(1)
@@ -61,7 +61,7 @@ def summarise(
         "error": objective.error(confusion),
         "accuracy": F.overall_accuracy(confusion),
         "mean_recall": F.mean_recall(confusion),
-        "rare_recall": recall[rare_classes(class_counts)].nanmean(),
+        "rare_recall": recall[rare_classes(calibration.class_counts)].nanmean(),
         "g_mean": F.g_mean(confusion),
         "macro_f1": F.macro_f1(confusion),
         "paper_g_mean": F.paper_g_mean(confusion),

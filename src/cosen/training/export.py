@@ -69,8 +69,8 @@ def export_onnx(
     The graph takes ``images``, float32 in [0, 1] of shape (batch, channels, height, width), and
     returns ``logits``, (batch, classes). It normalises the images itself; resize them first. Its
     metadata are JSON: ``class_names``, ``class_counts`` (of training), ``preprocess`` (height,
-    width, channels, fit), ``temperature`` (divides the logits for calibrated probabilities) and
-    ``cosen_version``.
+    width, channels, fit), ``temperature`` (divides the logits for calibrated probabilities),
+    ``offsets`` (added for the class shares of training) and ``cosen_version``.
 
     Args:
         run: The run folder.
@@ -130,6 +130,7 @@ def _exported(model: nn.Module, info: ModelInfo) -> bytes:
         "class_counts": info.class_counts.tolist(),
         "preprocess": asdict(info.preprocess),
         "temperature": info.temperature,
+        "offsets": info.offsets,
         "cosen_version": cosen.__version__,
     }
     for key, value in metadata.items():

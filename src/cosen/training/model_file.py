@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -23,9 +22,6 @@ WEIGHTS = "model.safetensors"
 
 OWN = "own"
 """The name of a custom network."""
-
-CHUNK = 2**20
-"""Logits that are calibrated at a time."""
 
 
 class ImageClassifier(nn.Module):
@@ -60,6 +56,7 @@ def load_info(folder: Path) -> ModelInfo:
         1e-6 < info.temperature < 1e6
         and len(set(info.class_names)) == len(info.class_names) > 0
         and len(info.class_counts) == len(info.class_names)
+        and len(info.offsets) in (0, len(info.class_names))
         and len(info.normalise.mean) == len(info.normalise.std) == channels
     ):
         raise RunError(f"{folder / ModelInfo.FILE} is damaged: its entries contradict each other")
@@ -128,33 +125,3 @@ def load_model(
     except RuntimeError as error:
         raise RunError(f"{path} does not fit model.json: {error}") from error
     return classifier.eval(), info
-
-
-def calibrated_temperature(logits: Tensor, target: Tensor) -> float:
-    """Return the temperature with the lowest cross-entropy on validation, shrunk towards 1.
-
-    The shrinkage has the weight of ten samples, so few samples have little effect. If no prediction
-    is wrong, the temperature does not raise confidence.
-    """
-    if not len(target):
-        return 1.0
-    log_temperature = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    rows = max(1, CHUNK // logits.shape[1])
-    parts = list(zip(torch.split(logits, rows), torch.split(target, rows), strict=True))
-    optimizer = torch.optim.LBFGS([log_temperature], max_iter=50, line_search_fn="strong_wolfe")
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        total = 10 * log_temperature.square() / 2 / len(target)
-        total.backward()  # type: ignore[no-untyped-call]
-        for outputs, classes in parts:
-            loss = nn.functional.cross_entropy(outputs.double() / log_temperature.exp(), classes)
-            loss = loss * (len(classes) / len(target))
-            loss.backward()  # type: ignore[no-untyped-call]
-            total = total.detach() + loss.detach()
-        return total
-
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
-    temperature = float(log_temperature.detach().clamp(-3, 3).exp())
-    has_errors = bool((logits.argmax(1) != target).any())
-    return temperature if has_errors else max(1.0, temperature)

@@ -6,7 +6,7 @@ Only the model files of a run are needed, and loading them runs no code.
 import csv
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -30,14 +30,15 @@ from cosen.errors import (
     is_out_of_memory,
 )
 from cosen.files import is_file, is_folder
-from cosen.functional.checks import check_class_vector, check_finite_matrix
+from cosen.functional.checks import check_finite_matrix
+from cosen.training.calibration import Calibration, estimate_shares
 from cosen.training.model_file import ImageClassifier, load_model
 from cosen.training.records import ModelInfo
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import resolve_device
 
-Prior = Mapping[str, float] | Literal["balanced", "training"]
-"""Class shares where the model is used: by name, all equal, or as in training."""
+Prior = Mapping[str, float] | Literal["balanced", "train", "estimate"]
+"""Class shares where the model is used: by name, all equal, as in training, or estimated."""
 
 _log = logging.getLogger("cosen")
 
@@ -91,12 +92,13 @@ def predict_images(
         run: The run folder, or any folder with ``model.json`` and ``model.safetensors``.
         images: Files and folders; all files below a folder are used, except hidden ones.
         top: Number of most probable classes to return.
-        calibrated: Divide the logits by the temperature that was fitted on validation. The order of
-            the classes does not change.
-        prior: The shares of the classes where the model is used, in any unit; see
-            :func:`correct_prior` for the assumptions. None and ``"training"`` change nothing.
+        calibrated: Divide the logits by the temperature that was fitted on validation.
+        prior: The shares of the classes where the model is used: by name and in any unit,
+            ``"balanced"``, ``"train"``, or ``"estimate"`` (from these images). None uses the
+            outputs as they are: with learned costs for roughly equal shares.
         misclassification_costs: ξ′, row = true class, shape ``(C, C)``. The decision is then the
-            class with the lowest expected cost instead of the most probable class.
+            class with the lowest expected cost instead of the most probable class. Without
+            ``prior``, classes have their shares of training.
         network: Creates the network, if the run trained a custom one.
         skip_broken: Skip files that cannot be decoded, with a warning; otherwise an error lists
             them all.
@@ -110,7 +112,9 @@ def predict_images(
     if top < 1:
         raise InputError(f"top must be at least 1, but is {top}")
     classifier, info = open_model(run, network)
-    shares = prior_shares(prior, info)
+    prior_shares(prior, info.class_names)  # an error before images are read
+    if prior is None and misclassification_costs is not None:
+        prior = "train"  # expected costs need the shares of real images
     costs, classes = misclassification_costs, len(info.class_names)
     if costs is not None:
         check_finite_matrix(costs, num_classes=classes, name="misclassification_costs")
@@ -131,11 +135,11 @@ def predict_images(
         device=device,
         progress=progress,
     )
-    logits = logits.double()
-    probabilities = (logits / info.temperature if calibrated else logits).softmax(1)
-    if shares is not None:
-        trained = info.class_counts.double()
-        probabilities = correct_prior(probabilities, training=trained, prior=shares)
+    calibration = info.calibration
+    if not calibrated:
+        calibration = replace(calibration, temperature=1.0)
+    shares = prior_shares(prior, info.class_names, calibration, logits)
+    probabilities = calibration.probabilities(logits, shares)
     ordered, order = probabilities.sort(dim=1, descending=True, stable=True)  # (images, C)
     decisions = order[:, 0] if costs is None else F.bayes_decision(probabilities, costs.cpu())
     names, predictions = info.class_names, []
@@ -147,34 +151,8 @@ def predict_images(
     return predictions
 
 
-def correct_prior(probabilities: Tensor, *, training: Tensor, prior: Tensor) -> Tensor:
-    r"""Return probabilities for other class frequencies than those of training.
-
-    .. math:: P'(p | x) \propto P(p | x) \, \pi_p / h_p
-
-    This is exact for outputs that estimate the posterior under the training frequencies h, as
-    plain cross-entropy does. A network trained with costs or re-sampling already favours rare
-    classes, so the correction is only approximate there, and ``balanced`` corrects twice.
-
-    Args:
-        probabilities: Shape ``(B, C)``.
-        training: h, counts or shares of the classes in training, shape ``(C,)``, positive.
-        prior: π, shares of the classes in any unit, shape ``(C,)``, positive.
-
-    Example:
-        >>> correct_prior(torch.tensor([[0.9, 0.1]]), training=torch.tensor([90, 10]),
-        ...               prior=torch.tensor([0.5, 0.5]))
-        tensor([[0.5000, 0.5000]])
-    """
-    for name, vector in (("training", training), ("prior", prior)):
-        check_class_vector(vector, num_classes=probabilities.shape[1], name=name)
-    ratio = prior.to(probabilities) / training.to(probabilities)
-    weighted = probabilities * (ratio / ratio.max())
-    return weighted / weighted.sum(1, keepdim=True)
-
-
 def parse_prior(text: str) -> Prior:
-    """Parse ``balanced``, ``training`` or ``cat=0.2,dog=0.8``.
+    """Parse ``balanced``, ``train``, ``estimate`` or ``cat=0.2,dog=0.8``.
 
     Quote a name that contains a comma: ``"cat, black=0.2",dog=0.8``.
 
@@ -185,8 +163,10 @@ def parse_prior(text: str) -> Prior:
     match text.strip():
         case "balanced":
             return "balanced"
-        case "training":
-            return "training"
+        case "train" | "training":
+            return "train"
+        case "estimate":
+            return "estimate"
     shares: dict[str, float] = {}
     for pair in next(csv.reader([text], skipinitialspace=True), []):
         name, _, value = pair.rpartition("=")
@@ -196,8 +176,8 @@ def parse_prior(text: str) -> Prior:
             share = float("nan")
         if not name or share != share:
             raise InputError(
-                f"prior must be 'balanced' or a share for each class, such as cat=0.2,dog=0.8, "
-                f"but has {pair!r}"
+                "prior must be train, balanced, estimate or a share for each class, such as "
+                f"cat=0.2,dog=0.8, but has {pair!r}"
             )
         if name in shares:
             raise InputError(f"prior has class {name!r} twice")
@@ -205,27 +185,44 @@ def parse_prior(text: str) -> Prior:
     return shares
 
 
-def prior_shares(prior: Prior | None, info: ModelInfo) -> Tensor | None:
-    """Return the share of each class in the order of the outputs, or None for no correction."""
-    if prior is None or prior == "training":
+def prior_shares(
+    prior: Prior | None,
+    class_names: tuple[str, ...],
+    calibration: Calibration | None = None,
+    logits: Tensor | None = None,
+) -> Tensor | None:
+    """Return the share of each class in the order of the outputs, or None to use them as they are.
+
+    Without ``calibration`` and ``logits``, only the names and shares that were given are checked.
+    """
+    if prior is None:
         return None
     if isinstance(prior, str):
-        if prior != "balanced":
+        if prior not in ("balanced", "train", "estimate"):
             raise InputError(
-                f"prior must be 'balanced', 'training' or a share for each class, but is {prior!r}"
+                "prior must be 'train', 'balanced', 'estimate' or a share for each class, but is "
+                f"{prior!r}"
             )
-        return torch.ones(len(info.class_names), dtype=torch.float64)
+        if prior == "balanced" or calibration is None or logits is None:
+            return torch.ones(len(class_names), dtype=torch.float64)
+        if prior == "train":
+            return calibration.training_shares
+        shares, errors = estimate_shares(calibration, logits)
+        found = zip(class_names, shares.tolist(), errors.tolist(), strict=True)
+        text = ", ".join(f"{name} {share:.3f} ± {error:.3f}" for name, share, error in found)
+        _log.warning("estimated class shares: %s", text)
+        return shares
     for name, share in prior.items():
-        if name not in info.class_names:
-            raise InputError(unknown_class(name, info.class_names, "the model"))
+        if name not in class_names:
+            raise InputError(unknown_class(name, class_names, "the model"))
         if not 0 < share < float("inf"):
             raise InputError(
                 f"the shares of prior must be positive and finite, but {name!r} has {share}"
             )
-    missing = [name for name in info.class_names if name not in prior]
+    missing = [name for name in class_names if name not in prior]
     if missing:
         raise InputError(f"prior has no share for {', '.join(map(repr, missing))}")
-    return torch.tensor([prior[name] for name in info.class_names], dtype=torch.float64)
+    return torch.tensor([prior[name] for name in class_names], dtype=torch.float64)
 
 
 def open_model(

@@ -17,6 +17,7 @@ from cosen.costs import Objective
 from cosen.data.batches import Normalise
 from cosen.data.decoding import Preprocess
 from cosen.errors import InputError, RunError
+from cosen.training.calibration import Calibration, make_calibration
 from cosen.training.checksums import read_checked, write_checked_text
 from cosen.training.config import TrainConfig, explain
 
@@ -157,6 +158,7 @@ class RunRecord(StartRecord):
     data: DataRecord | None = None  # after it was read
     seconds: float | None = None  # training time with that of the baseline, at the end
     temperature: float | None = None  # divides the logits to calibrate them, at the end
+    offsets: tuple[float, ...] = ()  # added for the class shares of training, at the end
 
     @property
     def prepared(self) -> DataRecord:
@@ -164,6 +166,12 @@ class RunRecord(StartRecord):
         if self.data is None:
             raise RunError(f"{self.FILE} has no record of the data: the run is not finished")
         return self.data
+
+    @property
+    def calibration(self) -> Calibration:
+        """What the outputs of a finished run mean."""
+        counts = self.prepared.class_counts.train
+        return make_calibration(self.temperature or 1.0, self.offsets, counts)
 
     @property
     def objective(self) -> Objective:
@@ -207,7 +215,7 @@ class Metrics(_Frozen):
     auc: float | None  # mean one-vs-rest area under the ROC curve
     average_precision: float | None  # mean one-vs-rest average precision
     calibration_error: float | None  # expected calibration error of the softmax
-    calibration_error_after: float | None  # the same after temperature scaling
+    calibration_error_after: float | None  # calibrated, for the class shares of these images
     class_recall: tuple[float | None, ...]
     class_precision: tuple[float, ...]
     confusion: tuple[tuple[int, ...], ...] | SparseConfusion  # counts, row = true class
@@ -258,6 +266,12 @@ class ModelInfo(Record):
     features: str = ""
     feature_options: dict[str, Any] = {}  # of the network that computes features
     temperature: float = 1.0  # divides the logits for calibrated probabilities
+    offsets: tuple[float, ...] = ()  # added for the class shares of training; () if unknown
+
+    @property
+    def calibration(self) -> Calibration:
+        """What the outputs of the model mean."""
+        return make_calibration(self.temperature, self.offsets, self.class_counts)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 
-LONG = ("classes", "files", "kills", "networks", "time_to_recall")
+LONG = ("classes", "files", "kills", "networks", "probabilities", "time_to_recall")
 """These are slow, or have options: run each alone."""
 
 

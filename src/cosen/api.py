@@ -100,7 +100,8 @@ class Run:
             misclassification_costs: ξ′, row = true class, or the path of a CSV; predict the class
                 with the lowest expected cost.
             options: Options of :func:`cosen.training.predict.predict_images`: ``top``, ``prior``,
-                ``calibrated``, ``skip_broken``, ``batch_size``, ``device``, ``progress``.
+                ``decide``, ``calibrated``, ``skip_broken``, ``batch_size``, ``device``,
+                ``progress``.
         """
         from cosen.training.model_file import load_info
         from cosen.training.predict import predict_images
@@ -121,6 +122,7 @@ class Run:
         *,
         objective: Objective | str | Numbers | None = None,
         prior: "Prior | None" = None,
+        decide: str | None = None,
         **options: Any,
     ) -> Metrics:
         """Return the metrics on the run's test images, or on all images of other data.
@@ -131,16 +133,16 @@ class Run:
                 misclassification costs; by default what the run measured.
             prior: The class shares that decisions are made for: ``"train"``, ``"balanced"``,
                 ``"estimate"`` or a share of each class by name; None uses the outputs as they are.
+            decide: A rule, such as ``"review:0.1"``; what it gives is logged.
             options: Options of :func:`cosen.training.evaluate_run.evaluate_run`.
         """
         from cosen.training.evaluate_run import evaluate_run, stored_metrics
 
         goal = None if objective is None else self.objective(objective)
         if data is None:
-            return stored_metrics(self.path, goal, prior).test
-        return evaluate_run(
-            self.path, data, objective=goal, prior=prior, network=self._network, **options
-        )
+            return stored_metrics(self.path, goal, prior, decide).test
+        options |= {"objective": goal, "prior": prior, "decide": decide}
+        return evaluate_run(self.path, data, network=self._network, **options)
 
     def objective(self, value: Objective | str | Numbers) -> Objective:
         """Return an objective for the classes of this run; a string may be the path of a CSV."""

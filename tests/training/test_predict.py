@@ -199,6 +199,21 @@ def test_a_wrong_option_is_refused(run, data, options, message):
         predict_images(run, data, **options)
 
 
+def test_operating_points_from_the_command_line(run, data, tmp_path, capsys, caplog):
+    args = ["predict", str(run), str(data / "red")]
+    app([*args, "--decide=review:0.5"], standalone_mode=False)
+    lines = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert {line["review"] for line in lines} <= {"yes", "no"}
+    app([*args, "--decide=sets:0.5", "--json"], standalone_mode=False)
+    found = json.loads(capsys.readouterr().out)
+    assert all(set(one["classes"]) <= set(CLASSES) for one in found)
+    app(["evaluate", str(run), "--decide=review:0.5", "--prior=train"], standalone_mode=False)
+    for name in ("model.json", "model.safetensors"):
+        shutil.copy(run / name, tmp_path)
+    with pytest.raises(RunError, match="has no predictions for its validation images"):
+        predict_images(tmp_path, data / "red", decide="review:0.5")
+
+
 @pytest.mark.parametrize(
     ("text", "prior"),
     [

@@ -28,6 +28,7 @@ def evaluate(
     ] = None,
     objective: options.Objective = None,
     prior: options.Prior = None,
+    decide: options.Decide = None,
     data_root: options.DataRoot = None,
     exclude: options.Exclude = None,
     device: options.Device = None,
@@ -62,7 +63,7 @@ def evaluate(
         for flag in [name for name, value in flags.items() if value]:
             raise InputError(f"{flag} is for other data: give DATA, or remove {flag}")
         goal = None if objective is None else finished.objective(objective)
-        metrics = stored_metrics(run, goal, shares)
+        metrics = stored_metrics(run, goal, shares, decide)
         shown = metrics.test
         plain = {"run": str(run), **metrics.model_dump(mode="json")}
     else:
@@ -71,6 +72,7 @@ def evaluate(
                 data,
                 objective=objective,
                 prior=shares,
+                decide=decide,
                 data_root=data_root,
                 exclude=tuple(exclude or ()),
                 device=device or "auto",
@@ -95,6 +97,7 @@ def predict(
     ] = None,
     top: Annotated[int, typer.Option(help="Number of most probable classes to list.")] = 1,
     prior: options.Prior = None,
+    decide: options.Decide = None,
     misclassification_costs: Annotated[
         Path | None,
         typer.Option(help="CSV of costs, row = true class: minimise the expected cost."),
@@ -121,6 +124,8 @@ def predict(
         cosen predict runs/lesions photos/ --misclassification-costs costs.csv
 
         cosen predict runs/lesions clinic/ --prior benign=0.98,malignant=0.02
+
+        cosen predict runs/lesions clinic/ --decide recall:malignant=0.95
     """
     import cosen
     from cosen.errors import InputError, escape_controls
@@ -136,6 +141,7 @@ def predict(
             misclassification_costs=misclassification_costs,
             top=top,
             prior=None if prior is None else parse_prior(prior),
+            decide=decide or "probability",
             calibrated=calibration,
             device=device or "auto",
             skip_broken=skip_broken,
@@ -167,13 +173,19 @@ def _as_csv(predictions: "list[Prediction]") -> str:
     count = len(predictions[0].top)
     ranks = range(1, count + 1) if count > 1 else range(0)
     titles = [title for rank in ranks for title in (f"class_{rank}", f"probability_{rank}")]
-    writer.writerow(["image", "class", "probability", *titles])
+    first = predictions[0]
+    more = ["review"] * (first.review is not None) + ["set"] * (first.classes is not None)
+    writer.writerow(["image", "class", "probability", *more, *titles])
     for prediction in predictions:
         row = [
             spreadsheet_text(prediction.image),
             spreadsheet_text(prediction.decision),
             f"{prediction.probability:.6f}",
         ]
+        if prediction.review is not None:
+            row.append("yes" if prediction.review else "no")
+        if prediction.classes is not None:
+            row.append(spreadsheet_text("; ".join(prediction.classes)))
         for rank in ranks:
             entry = prediction.top[rank - 1]
             row += [spreadsheet_text(entry.name), f"{entry.probability:.6f}"]

@@ -36,6 +36,13 @@ Objective = Annotated[
         "misclassification costs."
     ),
 ]
+Decide = Annotated[
+    str | None,
+    typer.Option(
+        help="How to decide: probability, recall:NAME=0.95, review:0.1 (a person checks a tenth) "
+        "or sets:0.9. Thresholds come from the validation images."
+    ),
+]
 Prior = Annotated[
     str | None,
     typer.Option(

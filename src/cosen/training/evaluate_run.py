@@ -17,8 +17,10 @@ from cosen.errors import DataError
 from cosen.files import expand_user
 from cosen.networks.network import Outputs
 from cosen.training.calibration import Calibration
+from cosen.training.decisions import Known, parse_rule
 from cosen.training.evaluation import summarise
-from cosen.training.predict import Prior, image_logits, open_model, prior_shares
+from cosen.training.model_file import load_info
+from cosen.training.predict import Prior, fitted_rule, image_logits, open_model, prior_shares
 from cosen.training.records import Metrics, ModelInfo, RunMetrics
 from cosen.training.run_folder import RunFolder
 
@@ -33,6 +35,7 @@ def evaluate_run(
     exclude: tuple[str, ...] = (),
     objective: Objective | None = None,
     prior: Prior | None = None,
+    decide: str | None = None,
     network: Callable[[], nn.Module] | None = None,
     **options: Any,
 ) -> Metrics:
@@ -47,6 +50,8 @@ def evaluate_run(
         objective: What ``error`` measures; by default what the run measured.
         prior: The class shares that decisions are made for, as for
             :func:`~cosen.training.predict.predict_images`.
+        decide: A rule as for :func:`~cosen.training.predict.predict_images`; what it gives is
+            logged. The metrics are those of the most probable classes.
         network: Creates the network, if the run trained a custom one.
         options: ``skip_broken``, ``batch_size``, ``device`` and ``progress``, as for
             :func:`~cosen.training.predict.predict_images`.
@@ -64,24 +69,44 @@ def evaluate_run(
     found, logits = image_logits(classifier, info, found, **options)
     outputs = Outputs(logits, logits.new_empty(len(logits), 0), torch.from_numpy(found.labels))
     goal = objective or record.objective
+    if decide is not None:
+        _log_decisions(decide, Path(run), info, outputs, prior)
     return _summary(outputs, info.calibration, goal, prior, info.class_names)
 
 
 def stored_metrics(
-    run: Path | str, objective: Objective | None = None, prior: Prior | None = None
+    run: Path | str,
+    objective: Objective | None = None,
+    prior: Prior | None = None,
+    decide: str | None = None,
 ) -> RunMetrics:
     """Return the metrics on the run's own validation and test images.
 
     ``objective`` is what ``error`` measures; by default what the run measured. ``prior`` are the
-    class shares that decisions are made for, as for :func:`evaluate_run`.
+    class shares that decisions are made for, and ``decide`` is a rule, as for
+    :func:`evaluate_run`.
     """
     folder = RunFolder.existing(run)
+    if decide is not None:
+        test_outputs = folder.predictions()["test"]
+        _log_decisions(decide, folder.path, load_info(folder.path), test_outputs, prior)
     if objective is None and prior is None:
         return folder.metrics()
     record, outputs = folder.record(), folder.predictions()
     how = (record.calibration, objective or record.objective, prior, record.prepared.class_names)
     val, test = (_summary(outputs[part], *how) for part in ("val", "test"))
     return RunMetrics(val=val, test=test)
+
+
+def _log_decisions(
+    decide: str, run: Path, info: ModelInfo, outputs: Outputs, prior: Prior | None
+) -> None:
+    """Fit a rule to the validation images, and log what it gives for other images."""
+    rule = fitted_rule(parse_rule(decide), run, info, prior=prior)
+    shares = prior_shares(prior, info.class_names, info.calibration, outputs.logits)
+    probabilities = info.calibration.probabilities(outputs.logits, shares)
+    known = Known(probabilities, outputs.target, info.class_names)
+    _log.warning("on %d test images: %s", len(outputs.target), rule.describe(known))
 
 
 def _summary(

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cosen import functional as F
 from cosen.data.decoding import Progress, in_threads
 from cosen.data.image_cache import broken_images_error
 from cosen.data.labelled import LabelledImages, unknown_class
@@ -32,6 +31,7 @@ from cosen.errors import (
 from cosen.files import is_file, is_folder
 from cosen.functional.checks import check_finite_matrix
 from cosen.training.calibration import Calibration, estimate_shares
+from cosen.training.decisions import Known, LowestCost, MostProbable, Rule, parse_rule
 from cosen.training.model_file import ImageClassifier, load_model
 from cosen.training.records import ModelInfo
 from cosen.training.run_folder import RunFolder
@@ -60,15 +60,19 @@ class Prediction:
         decision: The predicted class; with costs not always the most probable one.
         probability: Probability of the decision.
         top: The most probable classes, the best first.
+        review: Whether a person should check the image; None if the rule asks no one.
+        classes: The prediction set; None if the rule has no sets.
     """
 
     image: str
     decision: str
     probability: float
     top: tuple[ClassProbability, ...]
+    review: bool | None = None
+    classes: tuple[str, ...] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        plain = asdict(self)
+        plain = {name: value for name, value in asdict(self).items() if value is not None}
         return {"image": plain.pop("image"), "class": plain.pop("decision"), **plain}
 
 
@@ -80,6 +84,7 @@ def predict_images(
     calibrated: bool = True,
     prior: Prior | None = None,
     misclassification_costs: Tensor | None = None,
+    decide: str = "probability",
     network: Callable[[], nn.Module] | None = None,
     skip_broken: bool = False,
     batch_size: int = 64,
@@ -99,6 +104,10 @@ def predict_images(
         misclassification_costs: ξ′, row = true class, shape ``(C, C)``. The decision is then the
             class with the lowest expected cost instead of the most probable class. Without
             ``prior``, classes have their shares of training.
+        decide: ``probability``; ``recall:NAME=0.95``, to find 95 % of a class; ``review:0.1``, to
+            let a person check the least certain tenth; or ``sets:0.9``, sets that contain the true
+            class with a probability of 90 %, whichever it is. Thresholds are those of the run's
+            validation images, and what they cost there is logged.
         network: Creates the network, if the run trained a custom one.
         skip_broken: Skip files that cannot be decoded, with a warning; otherwise an error lists
             them all.
@@ -118,6 +127,8 @@ def predict_images(
     costs, classes = misclassification_costs, len(info.class_names)
     if costs is not None:
         check_finite_matrix(costs, num_classes=classes, name="misclassification_costs")
+    rule = parse_rule(decide, costs)
+    rule = fitted_rule(rule, Path(run), info, calibrated=calibrated, prior=prior)
     files = find_images(images)
     data = LabelledImages(
         images=ImageFiles(Path(), files),
@@ -135,20 +146,51 @@ def predict_images(
         device=device,
         progress=progress,
     )
-    calibration = info.calibration
-    if not calibrated:
-        calibration = replace(calibration, temperature=1.0)
+    calibration = _calibration(info, calibrated)
     shares = prior_shares(prior, info.class_names, calibration, logits)
     probabilities = calibration.probabilities(logits, shares)
     ordered, order = probabilities.sort(dim=1, descending=True, stable=True)  # (images, C)
-    decisions = order[:, 0] if costs is None else F.bayes_decision(probabilities, costs.cpu())
+    decisions = rule.decide(probabilities)
     names, predictions = info.class_names, []
-    for row, (image, decision) in enumerate(zip(data.names, decisions.tolist(), strict=True)):
+    for row, image in enumerate(data.names):
+        decision = int(decisions.classes[row])
         best = zip(order[row, :top].tolist(), ordered[row, :top].tolist(), strict=True)
         most_probable = tuple(ClassProbability(names[label], share) for label, share in best)
         probability = float(probabilities[row, decision])
-        predictions.append(Prediction(image, names[decision], probability, most_probable))
+        review = None if decisions.review is None else bool(decisions.review[row])
+        classes_of = None
+        if decisions.sets is not None:
+            classes_of = tuple(names[label] for label in decisions.sets[row].nonzero().flatten())
+        predictions.append(
+            Prediction(image, names[decision], probability, most_probable, review, classes_of)
+        )
     return predictions
+
+
+def _calibration(info: ModelInfo, calibrated: bool) -> Calibration:
+    return info.calibration if calibrated else replace(info.calibration, temperature=1.0)
+
+
+def fitted_rule(
+    rule: Rule, run: Path, info: ModelInfo, *, calibrated: bool = True, prior: Prior | None
+) -> Rule:
+    """Fit a rule to the validation images of a run, and log what it costs there."""
+    has_validation = (run / "predictions.safetensors").exists()
+    if isinstance(rule, MostProbable) or (isinstance(rule, LowestCost) and not has_validation):
+        return rule
+    if not has_validation:
+        raise RunError(
+            f"{run} has no predictions for its validation images, which the decision needs: use "
+            "the whole folder of a finished run"
+        )
+    val, calibration = RunFolder(run).predictions()["val"], _calibration(info, calibrated)
+    stated: Prior | None = "train" if prior == "estimate" else prior
+    shares = prior_shares(stated, info.class_names, calibration, val.logits)
+    probabilities = calibration.probabilities(val.logits, shares)
+    known = Known(probabilities, val.target, info.class_names)
+    fitted = rule.fit(known)
+    _log.warning("on %d validation images: %s", len(val.target), fitted.describe(known))
+    return fitted
 
 
 def parse_prior(text: str) -> Prior:

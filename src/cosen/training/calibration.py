@@ -26,8 +26,8 @@ CHUNK = 2**20
 """Logits that are calibrated at a time."""
 
 TEMPERATURE_SAMPLES, OFFSET_SAMPLES = 10, 30
-"""Samples that count against a temperature other than 1, and against each change of offsets. They
-were chosen on HAM10000, RSMAS and Caltech-101; from 10 to 100 samples the results hardly differ."""
+"""Samples that count against a temperature other than 1, and against each change of offsets. In
+cross-validation on validation images of four datasets, 10 to 100 samples hardly differ."""
 
 LEAST_SHARE = 1e-9
 

@@ -100,21 +100,10 @@ class Run:
             misclassification_costs: ξ′, row = true class, or the path of a CSV; predict the class
                 with the lowest expected cost.
             options: Options of :func:`cosen.training.predict.predict_images`: ``top``, ``prior``,
-                ``decide``, ``calibrated``, ``skip_broken``, ``batch_size``, ``device``,
+                ``decide``, ``flip``, ``calibrated``, ``skip_broken``, ``batch_size``, ``device``,
                 ``progress``.
         """
-        from cosen.training.model_file import load_info
-        from cosen.training.predict import predict_images
-
-        costs = None
-        if isinstance(misclassification_costs, str | Path):
-            path = expand_user(misclassification_costs)
-            costs = read_misclassification_costs(path, load_info(self.path).class_names)
-        elif misclassification_costs is not None:
-            costs = as_numbers(misclassification_costs, name="misclassification_costs").float()
-        return predict_images(
-            self.path, images, misclassification_costs=costs, network=self._network, **options
-        )
+        return _predict([self], images, misclassification_costs, options)
 
     def evaluate(
         self,
@@ -222,11 +211,70 @@ class Study:
             raise InputError(f"{self.path} has no method {method!r}{choices_hint(method, methods)}")
         return Run(self.folder.run(method, seed).path, network=self._network)
 
+    def predict(
+        self,
+        images: Sequence[Path | str] | Path | str,
+        *,
+        ensemble: bool = False,
+        misclassification_costs: Numbers | Path | str | None = None,
+        **options: Any,
+    ) -> "list[Prediction]":
+        """Predict images with the chosen method, as :meth:`Run.predict`.
+
+        Args:
+            images: Files and folders.
+            ensemble: Average the runs of all seeds, instead of using that of the first.
+            misclassification_costs: As for :meth:`Run.predict`.
+            options: As for :meth:`Run.predict`.
+        """
+        return _predict(self._models(ensemble), images, misclassification_costs, options)
+
+    def evaluate(
+        self,
+        data: Data,
+        *,
+        ensemble: bool = False,
+        objective: Objective | str | Numbers | None = None,
+        **options: Any,
+    ) -> Metrics:
+        """Return the metrics of the chosen method on other data, as :meth:`Run.evaluate`."""
+        from cosen.training.evaluate_run import evaluate_run
+
+        runs = self._models(ensemble)
+        goal = None if objective is None else runs[0].objective(objective)
+        paths = [run.path for run in runs]
+        return evaluate_run(paths, data, objective=goal, network=runs[0]._network, **options)
+
+    def _models(self, ensemble: bool) -> list[Run]:
+        best, choice = self.best, self.choice
+        if not ensemble or choice.method is None:
+            return [best]
+        return [self.run(choice.method, seed) for seed in choice.seeds]
+
     def report(self, out: Path | str | None = None) -> Path:
         """Write an HTML report, and return its path."""
         from cosen.report import write_report
 
         return write_report(self.path, out)
+
+
+def _predict(
+    runs: Sequence[Run],
+    images: Sequence[Path | str] | Path | str,
+    costs: Numbers | Path | str | None,
+    options: dict[str, Any],
+) -> "list[Prediction]":
+    """Predict images with one or several runs; costs may be the path of a CSV."""
+    from cosen.training.model_file import load_info
+    from cosen.training.predict import predict_images
+
+    if isinstance(costs, str | Path):
+        names = load_info(runs[0].path).class_names
+        options["misclassification_costs"] = read_misclassification_costs(expand_user(costs), names)
+    elif costs is not None:
+        numbers = as_numbers(costs, name="misclassification_costs").float()
+        options["misclassification_costs"] = numbers
+    return predict_images([run.path for run in runs], images, network=runs[0]._network, **options)
 
 
 def train(

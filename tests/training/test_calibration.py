@@ -118,7 +118,9 @@ def test_shares_of_unlabelled_images_are_estimated():
     found = []
     for seed in range(20):
         densities, _ = draw(500, shares, seed=seed)
-        estimate, errors = estimate_shares(calibration, densities + SHARES.log())
+        estimate, errors = estimate_shares(
+            calibration.probabilities(densities + SHARES.log(), SHARES), SHARES.double()
+        )
         assert float(estimate.sum()) == pytest.approx(1)
         found.append((estimate - shares) / errors)
     scaled = torch.stack(found)
@@ -128,6 +130,5 @@ def test_shares_of_unlabelled_images_are_estimated():
 
 @pytest.mark.parametrize("logits", [draw(5, SHARES)[0], torch.zeros(1000, 3)], ids=["few", "same"])
 def test_shares_that_images_do_not_determine_are_refused(logits):
-    calibration = Calibration(1.0, torch.zeros(3, dtype=torch.float64), torch.ones(3))
     with pytest.raises(InputError, match="images do not determine the class shares"):
-        estimate_shares(calibration, logits)
+        estimate_shares(logits.double().softmax(1), torch.ones(3).double() / 3)

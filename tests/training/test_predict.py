@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 import typer
-from PIL import Image
+from PIL import Image, ImageOps
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
+import cosen
 from cosen.cli import models as use
 from cosen.costs import Objective
 from cosen.errors import CosenError, DataError, InputError, RunError
@@ -197,6 +198,51 @@ def test_costs_decide_by_the_expected_cost_of_the_corrected_probabilities(run, d
 def test_a_wrong_option_is_refused(run, data, options, message):
     with pytest.raises(InputError, match=message):
         predict_images(run, data, **options)
+
+
+@pytest.fixture(scope="module")
+def study(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    settings = {"network": "small-cnn", "size": 16, "epochs": 2, "device": "cpu", "workers": 1}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COSEN_CACHE", str(folder / "cache"))
+        return cosen.compare(data, methods=["baseline"], seeds=2, out=folder / "out", **settings)
+
+
+def test_a_study_is_a_model(study, data, capsys):
+    runs = [study.run("baseline", seed) for seed in range(2)]
+    assert study.predict(data, top=3) == runs[0].predict(data, top=3)
+    single = [probabilities(run.predict(data, top=3, prior="train")) for run in runs]
+    both = study.predict(data, top=3, prior="train", ensemble=True)
+    np.testing.assert_allclose(probabilities(both), np.mean(single, 0), atol=1e-12)
+    app(
+        ["predict", str(study.path), str(data), "--ensemble", "--prior=train"],
+        standalone_mode=False,
+    )
+    lines = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [line["class"] for line in lines] == [one.decision for one in both]
+    study.predict(data, ensemble=True, decide="review:0.5")
+    metrics = study.evaluate(data, ensemble=True, flip=True)
+    assert metrics.samples == sum(COUNTS.values())
+    app(["evaluate", str(study.path), str(data), "--ensemble", "--tta=flip"], standalone_mode=False)
+    with pytest.raises(InputError, match="--ensemble is for a study"):
+        app(["predict", str(runs[0].path), str(data), "--ensemble"], standalone_mode=False)
+    with pytest.raises(InputError, match="--tta is for other data"):
+        app(["evaluate", str(study.path), "--tta=flip"], standalone_mode=False)
+
+
+def test_mirror_images_are_averaged(study, data, tmp_path):
+    image = Image.open(data / "red" / "000.png")
+    ImageOps.mirror(image).save(tmp_path / "mirrored.png")
+    run = study.run("baseline")
+    options = {"top": 3, "calibrated": False}
+    plain, mirrored = (
+        np.log(probabilities(run.predict(path, **options)))
+        for path in (data / "red" / "000.png", tmp_path / "mirrored.png")
+    )
+    both = np.exp((plain + mirrored) / 2)
+    found = probabilities(run.predict(data / "red" / "000.png", flip=True, **options))
+    np.testing.assert_allclose(found, both / both.sum(), atol=1e-6)
 
 
 def test_operating_points_from_the_command_line(run, data, tmp_path, capsys, caplog):

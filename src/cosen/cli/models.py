@@ -14,6 +14,7 @@ from cosen.cli import options
 from cosen.cli.display import READING, Display, print_metrics
 
 if TYPE_CHECKING:
+    import cosen
     from cosen.training.predict import Prediction
 
 
@@ -29,6 +30,8 @@ def evaluate(
     objective: options.Objective = None,
     prior: options.Prior = None,
     decide: options.Decide = None,
+    ensemble: options.Ensemble = False,
+    tta: options.Tta = None,
     data_root: options.DataRoot = None,
     exclude: options.Exclude = None,
     device: options.Device = None,
@@ -56,20 +59,26 @@ def evaluate(
     from cosen.training.predict import parse_prior
 
     options.find_modules_here(network or "")
-    finished = cosen.Run(run, network=network)
+    loaded = _load(run, network, ensemble=ensemble)
+    finished = loaded.best if isinstance(loaded, cosen.Study) else loaded
     shares = None if prior is None else parse_prior(prior)
+    if data is None and (tta or ensemble):
+        flag = "--tta" if tta else "--ensemble"
+        raise InputError(f"{flag} is for other data: give DATA, or remove {flag}")
     if data is None:
         flags = {"--data-root": data_root, "--exclude": exclude, "--device": device}
         for flag in [name for name, value in flags.items() if value]:
             raise InputError(f"{flag} is for other data: give DATA, or remove {flag}")
         goal = None if objective is None else finished.objective(objective)
-        metrics = stored_metrics(run, goal, shares, decide)
+        metrics = stored_metrics(finished.path, goal, shares, decide)
         shown = metrics.test
         plain = {"run": str(run), **metrics.model_dump(mode="json")}
     else:
         with Display(quiet=json_) as display:
-            shown = finished.evaluate(
+            shown = loaded.evaluate(
                 data,
+                **({"ensemble": True} if ensemble else {}),
+                flip=tta is not None,
                 objective=objective,
                 prior=shares,
                 decide=decide,
@@ -98,6 +107,8 @@ def predict(
     top: Annotated[int, typer.Option(help="Number of most probable classes to list.")] = 1,
     prior: options.Prior = None,
     decide: options.Decide = None,
+    ensemble: options.Ensemble = False,
+    tta: options.Tta = None,
     misclassification_costs: Annotated[
         Path | None,
         typer.Option(help="CSV of costs, row = true class: minimise the expected cost."),
@@ -127,7 +138,6 @@ def predict(
 
         cosen predict runs/lesions clinic/ --decide recall:malignant=0.95
     """
-    import cosen
     from cosen.errors import InputError, escape_controls
     from cosen.files import write_text
     from cosen.training.predict import parse_prior
@@ -136,8 +146,10 @@ def predict(
         raise InputError(f"--out must be a .csv or .json file, but is {out}")
     options.find_modules_here(network or "")
     with Display(quiet=json_) as display:
-        predictions = cosen.Run(run, network=network).predict(
+        predictions = _load(run, network, ensemble=ensemble).predict(
             images,
+            **({"ensemble": True} if ensemble else {}),
+            flip=tta is not None,
             misclassification_costs=misclassification_costs,
             top=top,
             prior=None if prior is None else parse_prior(prior),
@@ -157,6 +169,19 @@ def predict(
         typer.echo(json.dumps({"out": str(out), "images": len(predictions)}))
     else:
         typer.echo(f"Wrote {len(predictions)} predictions to {out}")
+
+
+def _load(path: Path, network: str | None, *, ensemble: bool) -> "cosen.Run | cosen.Study":
+    """Load a run, or a study, whose chosen method is used."""
+    import cosen
+    from cosen.comparing.study_folder import StudyFolder
+    from cosen.errors import InputError
+
+    if StudyFolder(path).has_study:
+        return cosen.Study(path, network=network)
+    if ensemble:
+        raise InputError(f"--ensemble is for a study, but {path} is a run: remove --ensemble")
+    return cosen.Run(path, network=network)
 
 
 def _as_json(predictions: "list[Prediction]") -> str:

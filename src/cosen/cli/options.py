@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -42,6 +42,13 @@ Decide = Annotated[
         help="How to decide: probability, recall:NAME=0.95, review:0.1 (a person checks a tenth) "
         "or sets:0.9. Thresholds come from the validation images."
     ),
+]
+Ensemble = Annotated[
+    bool, typer.Option("--ensemble", help="Average all seeds of the chosen method of a study.")
+]
+Tta = Annotated[
+    Literal["flip"] | None,
+    typer.Option(help="flip: average the outputs for each image and its mirror image."),
 ]
 Prior = Annotated[
     str | None,

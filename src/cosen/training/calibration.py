@@ -161,15 +161,15 @@ def expected_offsets(loss: nn.Module, draws: np.ndarray | None = None) -> Tensor
     return None if offsets is None else offsets.detach().cpu()
 
 
-def estimate_shares(calibration: Calibration, logits: Tensor) -> tuple[Tensor, Tensor]:
+def estimate_shares(posterior: Tensor, trained: Tensor) -> tuple[Tensor, Tensor]:
     """Estimate the class shares of unlabelled images, with standard errors (Saerens et al. 2002).
 
     The likelihood of the images is maximised by expectation maximisation. The errors are those of
     its curvature.
 
     Args:
-        calibration: The calibration of the model.
-        logits: Outputs for the images, shape ``(B, C)``.
+        posterior: Probabilities of the images under the training shares, shape ``(B, C)``.
+        trained: The training shares, shape ``(C,)``.
 
     Returns:
         Shares and standard errors, shape ``(C,)`` each.
@@ -177,8 +177,6 @@ def estimate_shares(calibration: Calibration, logits: Tensor) -> tuple[Tensor, T
     Raises:
         InputError: The images do not determine the shares.
     """
-    trained = calibration.training_shares
-    posterior = calibration.probabilities(logits, trained)
     ratios = posterior / trained  # proportional to the densities p(x | n)
     shares = trained
     for _ in range(1000):
@@ -192,8 +190,8 @@ def estimate_shares(calibration: Calibration, logits: Tensor) -> tuple[Tensor, T
     worst = int(errors.argmax())
     if not math.isfinite(float(errors[worst])) or float(errors[worst]) > MAX_ERROR:
         raise InputError(
-            f"{len(logits)} images do not determine the class shares: the standard error of one is "
-            f"{float(errors[worst]):.2f}; predict more images at once, or give the shares"
+            f"{len(posterior)} images do not determine the class shares: the standard error of one "
+            f"is {float(errors[worst]):.2f}; predict more images at once, or give the shares"
         )
     return shares, errors
 

@@ -1,14 +1,14 @@
 """Metrics of a finished run: on its own test images, or on other data."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from cosen.costs import Objective
 from cosen.data.labelled import LabelledImages
@@ -16,11 +16,9 @@ from cosen.data.sources import open_data
 from cosen.errors import DataError
 from cosen.files import expand_user
 from cosen.networks.network import Outputs
-from cosen.training.calibration import Calibration
 from cosen.training.decisions import Known, parse_rule
 from cosen.training.evaluation import summarise
-from cosen.training.model_file import load_info
-from cosen.training.predict import Prior, fitted_rule, image_logits, open_model, prior_shares
+from cosen.training.predict import Models, Prior, open_models
 from cosen.training.records import Metrics, ModelInfo, RunMetrics
 from cosen.training.run_folder import RunFolder
 
@@ -28,7 +26,7 @@ _log = logging.getLogger("cosen")
 
 
 def evaluate_run(
-    run: Path | str,
+    runs: Path | str | Sequence[Path | str],
     data: Any,
     *,
     data_root: Path | None = None,
@@ -36,13 +34,14 @@ def evaluate_run(
     objective: Objective | None = None,
     prior: Prior | None = None,
     decide: str | None = None,
+    flip: bool = False,
     network: Callable[[], nn.Module] | None = None,
     **options: Any,
 ) -> Metrics:
-    """Compute the metrics of a run on all images of other data.
+    """Compute the metrics of a run, or of the average of several, on all images of other data.
 
     Args:
-        run: The run folder.
+        runs: The run folder, or several.
         data: A folder of class folders, a CSV, the name of a dataset, a dataset or arrays, with
             the classes of the run.
         data_root: The folder of named datasets.
@@ -52,26 +51,25 @@ def evaluate_run(
             :func:`~cosen.training.predict.predict_images`.
         decide: A rule as for :func:`~cosen.training.predict.predict_images`; what it gives is
             logged. The metrics are those of the most probable classes.
+        flip: Average the outputs for each image and its mirror image.
         network: Creates the network, if the run trained a custom one.
         options: ``skip_broken``, ``batch_size``, ``device`` and ``progress``, as for
             :func:`~cosen.training.predict.predict_images`.
     """
-    folder = RunFolder.existing(run)
-    classifier, info = open_model(run, network)
+    folder = RunFolder.existing(runs if isinstance(runs, str | Path) else runs[0])
+    models = open_models(runs, network, flip=flip)
     record = folder.record()
-    found = _with_classes_of(info, open_data(data, root=data_root, exclude=exclude))
+    found = _with_classes_of(models.infos[0], open_data(data, root=data_root, exclude=exclude))
     if isinstance(data, str | Path) and _is_same(str(data), record.config.data):
         _log.warning(
             "%s is the data that the run was trained on, so these metrics are too optimistic; "
             "omit DATA to use the test images of the run",
             data,
         )
-    found, logits = image_logits(classifier, info, found, **options)
-    outputs = Outputs(logits, logits.new_empty(len(logits), 0), torch.from_numpy(found.labels))
-    goal = objective or record.objective
-    if decide is not None:
-        _log_decisions(decide, Path(run), info, outputs, prior)
-    return _summary(outputs, info.calibration, goal, prior, info.class_names)
+    found, logits = models.logits(found, **options)
+    return _evaluated(
+        models, logits, torch.from_numpy(found.labels), objective or record.objective, prior, decide
+    )
 
 
 def stored_metrics(
@@ -87,41 +85,42 @@ def stored_metrics(
     :func:`evaluate_run`.
     """
     folder = RunFolder.existing(run)
-    if decide is not None:
-        test_outputs = folder.predictions()["test"]
-        _log_decisions(decide, folder.path, load_info(folder.path), test_outputs, prior)
-    if objective is None and prior is None:
+    if objective is None and prior is None and decide is None:
         return folder.metrics()
     record, outputs = folder.record(), folder.predictions()
-    how = (record.calibration, objective or record.objective, prior, record.prepared.class_names)
-    val, test = (_summary(outputs[part], *how) for part in ("val", "test"))
+    models = Models([folder.path], [], [], [record.calibration], record.prepared.class_names)
+    goal = objective or record.objective
+    val, test = (
+        _evaluated(models, [own.logits], own.target, goal, prior, rule)
+        for own, rule in ((outputs["val"], None), (outputs["test"], decide))
+    )
     return RunMetrics(val=val, test=test)
 
 
-def _log_decisions(
-    decide: str, run: Path, info: ModelInfo, outputs: Outputs, prior: Prior | None
-) -> None:
-    """Fit a rule to the validation images, and log what it gives for other images."""
-    rule = fitted_rule(parse_rule(decide), run, info, prior=prior)
-    shares = prior_shares(prior, info.class_names, info.calibration, outputs.logits)
-    probabilities = info.calibration.probabilities(outputs.logits, shares)
-    known = Known(probabilities, outputs.target, info.class_names)
-    _log.warning("on %d test images: %s", len(outputs.target), rule.describe(known))
-
-
-def _summary(
-    outputs: Outputs,
-    calibration: Calibration,
+def _evaluated(
+    models: Models,
+    logits: list[Tensor],
+    target: Tensor,
     objective: Objective,
     prior: Prior | None,
-    class_names: tuple[str, ...],
+    decide: str | None,
 ) -> Metrics:
-    """Compute the metrics of decisions for class shares."""
-    shares = prior_shares(prior, class_names, calibration, outputs.logits)
-    if shares is not None:
-        logits = calibration.logits(outputs.logits, shares).float()
-        outputs, calibration = replace(outputs, logits=logits), calibration.of_shares(shares)
-    return summarise(outputs, objective=objective, calibration=calibration)
+    """Compute the metrics of decisions for class shares, and log what a rule gives."""
+    shares = models.shares(prior, logits)
+    probabilities = models.probabilities(logits, shares)
+    if decide is not None:
+        rule = models.fitted(parse_rule(decide), prior)
+        known = Known(probabilities, target, models.class_names)
+        _log.warning("on %d test images: %s", len(target), rule.describe(known))
+    calibration, outputs = models.calibrations[0], logits[0]
+    if shares is not None or len(logits) > 1:
+        outputs = probabilities.log().clamp(min=-100).float()
+        calibration = replace(calibration, temperature=1.0)
+        if shares is not None:
+            calibration = calibration.of_shares(shares)
+    return summarise(
+        Outputs(outputs, outputs[:, :0], target), objective=objective, calibration=calibration
+    )
 
 
 def _with_classes_of(info: ModelInfo, data: LabelledImages) -> LabelledImages:

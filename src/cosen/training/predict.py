@@ -77,7 +77,7 @@ class Prediction:
 
 
 def predict_images(
-    run: Path | str,
+    runs: Path | str | Sequence[Path | str],
     images: Sequence[Path | str] | Path | str,
     *,
     top: int = 1,
@@ -85,16 +85,18 @@ def predict_images(
     prior: Prior | None = None,
     misclassification_costs: Tensor | None = None,
     decide: str = "probability",
+    flip: bool = False,
     network: Callable[[], nn.Module] | None = None,
     skip_broken: bool = False,
     batch_size: int = 64,
     device: str = "auto",
     progress: Progress | None = None,
 ) -> list[Prediction]:
-    r"""Predict images with the model of a run.
+    r"""Predict images with the model of a run, or with the average of several.
 
     Args:
-        run: The run folder, or any folder with ``model.json`` and ``model.safetensors``.
+        runs: The run folder, or any folder with ``model.json`` and ``model.safetensors``; or
+            several of them with the same classes, whose probabilities are averaged.
         images: Files and folders; all files below a folder are used, except hidden ones.
         top: Number of most probable classes to return.
         calibrated: Divide the logits by the temperature that was fitted on validation.
@@ -108,6 +110,7 @@ def predict_images(
             let a person check the least certain tenth; or ``sets:0.9``, sets that contain the true
             class with a probability of 90 %, whichever it is. Thresholds are those of the run's
             validation images, and what they cost there is logged.
+        flip: Average the outputs for each image and its mirror image.
         network: Creates the network, if the run trained a custom one.
         skip_broken: Skip files that cannot be decoded, with a warning; otherwise an error lists
             them all.
@@ -120,77 +123,131 @@ def predict_images(
     """
     if top < 1:
         raise InputError(f"top must be at least 1, but is {top}")
-    classifier, info = open_model(run, network)
-    prior_shares(prior, info.class_names)  # an error before images are read
-    if prior is None and misclassification_costs is not None:
-        prior = "train"  # expected costs need the shares of real images
-    costs, classes = misclassification_costs, len(info.class_names)
+    models = open_models(runs, network, calibrated=calibrated, flip=flip)
+    names, costs = models.class_names, misclassification_costs
+    models.shares(prior)  # an error before images are read
     if costs is not None:
-        check_finite_matrix(costs, num_classes=classes, name="misclassification_costs")
-    rule = parse_rule(decide, costs)
-    rule = fitted_rule(rule, Path(run), info, calibrated=calibrated, prior=prior)
+        check_finite_matrix(costs, num_classes=len(names), name="misclassification_costs")
+        prior = prior or "train"  # expected costs need the shares of real images
+    rule = models.fitted(parse_rule(decide, costs), prior)
     files = find_images(images)
     data = LabelledImages(
         images=ImageFiles(Path(), files),
         rows=np.arange(len(files)),
         labels=np.zeros(len(files), dtype=np.int64),  # unknown, and not needed
-        class_names=info.class_names,
+        class_names=names,
         source="images",
     )
-    data, logits = image_logits(
-        classifier,
-        info,
-        data,
-        skip_broken=skip_broken,
-        batch_size=batch_size,
-        device=device,
-        progress=progress,
-    )
-    calibration = _calibration(info, calibrated)
-    shares = prior_shares(prior, info.class_names, calibration, logits)
-    probabilities = calibration.probabilities(logits, shares)
+    options = {"skip_broken": skip_broken, "batch_size": batch_size, "device": device}
+    data, logits = models.logits(data, progress=progress, **options)
+    probabilities = models.probabilities(logits, models.shares(prior, logits))
     ordered, order = probabilities.sort(dim=1, descending=True, stable=True)  # (images, C)
-    decisions = rule.decide(probabilities)
-    names, predictions = info.class_names, []
+    decisions, predictions = rule.decide(probabilities), []
     for row, image in enumerate(data.names):
         decision = int(decisions.classes[row])
         best = zip(order[row, :top].tolist(), ordered[row, :top].tolist(), strict=True)
         most_probable = tuple(ClassProbability(names[label], share) for label, share in best)
         probability = float(probabilities[row, decision])
         review = None if decisions.review is None else bool(decisions.review[row])
-        classes_of = None
+        classes = None
         if decisions.sets is not None:
-            classes_of = tuple(names[label] for label in decisions.sets[row].nonzero().flatten())
+            classes = tuple(names[label] for label in decisions.sets[row].nonzero().flatten())
         predictions.append(
-            Prediction(image, names[decision], probability, most_probable, review, classes_of)
+            Prediction(image, names[decision], probability, most_probable, review, classes)
         )
     return predictions
 
 
-def _calibration(info: ModelInfo, calibrated: bool) -> Calibration:
-    return info.calibration if calibrated else replace(info.calibration, temperature=1.0)
+@dataclass(frozen=True, eq=False)
+class Models:
+    """One or several models with the same classes, and how they are used.
 
+    Attributes:
+        paths: Their folders.
+        classifiers: The networks.
+        infos: Their ``model.json``.
+        calibrations: What the outputs of each mean.
+        class_names: The names of their classes.
+        flip: Whether outputs are averaged over images and mirror images.
+    """
 
-def fitted_rule(
-    rule: Rule, run: Path, info: ModelInfo, *, calibrated: bool = True, prior: Prior | None
-) -> Rule:
-    """Fit a rule to the validation images of a run, and log what it costs there."""
-    has_validation = (run / "predictions.safetensors").exists()
-    if isinstance(rule, MostProbable) or (isinstance(rule, LowestCost) and not has_validation):
-        return rule
-    if not has_validation:
-        raise RunError(
-            f"{run} has no predictions for its validation images, which the decision needs: use "
-            "the whole folder of a finished run"
+    paths: list[Path]
+    classifiers: list[ImageClassifier]
+    infos: list[ModelInfo]
+    calibrations: list[Calibration]
+    class_names: tuple[str, ...]
+    flip: bool = False
+
+    def logits(self, data: LabelledImages, **options: Any) -> tuple[LabelledImages, list[Tensor]]:
+        """Return the data without broken images, and the logits of each model; see
+        :func:`image_logits`.
+        """
+        found = []
+        for classifier, info in zip(self.classifiers, self.infos, strict=True):
+            data, logits = image_logits(classifier, info, data, flip=self.flip, **options)
+            found.append(logits)
+        return data, found
+
+    def probabilities(self, logits: Sequence[Tensor], shares: Tensor | None) -> Tensor:
+        """Return the mean probabilities under class shares, ``(B, C)``."""
+        pairs = zip(self.calibrations, logits, strict=True)
+        return torch.stack([one.probabilities(own, shares) for one, own in pairs]).mean(0)
+
+    def shares(self, prior: Prior | None, logits: Sequence[Tensor] | None = None) -> Tensor | None:
+        """Return the share of each class; None uses the outputs as they are.
+
+        ``estimate`` needs the logits of all models; without them it is ``train``.
+        """
+        trained = torch.stack([one.training_shares for one in self.calibrations]).mean(0)
+        if prior != "estimate" or logits is None:
+            return prior_shares(prior, self.class_names, trained)
+        shares, errors = estimate_shares(self.probabilities(logits, trained), trained)
+        found = zip(self.class_names, shares.tolist(), errors.tolist(), strict=True)
+        text = ", ".join(f"{name} {share:.3f} ± {error:.3f}" for name, share, error in found)
+        _log.warning("estimated class shares: %s", text)
+        return shares
+
+    def fitted(self, rule: Rule, prior: Prior | None) -> Rule:
+        """Fit a rule to the validation images of the runs, and log what it costs there."""
+        has_validation = all((path / "predictions.safetensors").exists() for path in self.paths)
+        if isinstance(rule, MostProbable) or (isinstance(rule, LowestCost) and not has_validation):
+            return rule
+        if not has_validation:
+            raise RunError(
+                f"{self.paths[0]} has no predictions for its validation images, which the decision "
+                "needs: use the whole folder of a finished run"
+            )
+        parts = [RunFolder(path).predictions()["val"] for path in self.paths]
+        shares = self.shares(prior)
+        pairs = zip(self.calibrations, parts, strict=True)
+        known = Known(
+            torch.cat([one.probabilities(part.logits, shares) for one, part in pairs]),
+            torch.cat([part.target for part in parts]),
+            self.class_names,
         )
-    val, calibration = RunFolder(run).predictions()["val"], _calibration(info, calibrated)
-    stated: Prior | None = "train" if prior == "estimate" else prior
-    shares = prior_shares(stated, info.class_names, calibration, val.logits)
-    probabilities = calibration.probabilities(val.logits, shares)
-    known = Known(probabilities, val.target, info.class_names)
-    fitted = rule.fit(known)
-    _log.warning("on %d validation images: %s", len(val.target), fitted.describe(known))
-    return fitted
+        fitted = rule.fit(known)
+        _log.warning("on %d validation images: %s", len(known.target), fitted.describe(known))
+        return fitted
+
+
+def open_models(
+    runs: Path | str | Sequence[Path | str],
+    network: Callable[[], nn.Module] | None = None,
+    *,
+    calibrated: bool = True,
+    flip: bool = False,
+) -> Models:
+    """Load the models of one or several runs."""
+    paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(run) for run in runs]
+    opened = [open_model(path, network) for path in paths]
+    infos = [info for _, info in opened]
+    if any(info.class_names != infos[0].class_names for info in infos):
+        raise InputError("the models have different classes: use runs on the same data")
+    calibrations = [info.calibration for info in infos]
+    if not calibrated:
+        calibrations = [replace(one, temperature=1.0) for one in calibrations]
+    classifiers = [classifier for classifier, _ in opened]
+    return Models(paths, classifiers, infos, calibrations, infos[0].class_names, flip)
 
 
 def parse_prior(text: str) -> Prior:
@@ -228,14 +285,11 @@ def parse_prior(text: str) -> Prior:
 
 
 def prior_shares(
-    prior: Prior | None,
-    class_names: tuple[str, ...],
-    calibration: Calibration | None = None,
-    logits: Tensor | None = None,
+    prior: Prior | None, class_names: tuple[str, ...], trained: Tensor
 ) -> Tensor | None:
     """Return the share of each class in the order of the outputs, or None to use them as they are.
 
-    Without ``calibration`` and ``logits``, only the names and shares that were given are checked.
+    ``trained`` are the shares of training, also for ``"estimate"``.
     """
     if prior is None:
         return None
@@ -245,15 +299,7 @@ def prior_shares(
                 "prior must be 'train', 'balanced', 'estimate' or a share for each class, but is "
                 f"{prior!r}"
             )
-        if prior == "balanced" or calibration is None or logits is None:
-            return torch.ones(len(class_names), dtype=torch.float64)
-        if prior == "train":
-            return calibration.training_shares
-        shares, errors = estimate_shares(calibration, logits)
-        found = zip(class_names, shares.tolist(), errors.tolist(), strict=True)
-        text = ", ".join(f"{name} {share:.3f} ± {error:.3f}" for name, share, error in found)
-        _log.warning("estimated class shares: %s", text)
-        return shares
+        return torch.ones_like(trained) if prior == "balanced" else trained
     for name, share in prior.items():
         if name not in class_names:
             raise InputError(unknown_class(name, class_names, "the model"))
@@ -307,9 +353,13 @@ def image_logits(
     skip_broken: bool = False,
     batch_size: int = 64,
     device: str = "auto",
+    flip: bool = False,
     progress: Progress | None = None,
 ) -> tuple[LabelledImages, Tensor]:
-    """Return the data without broken images, and its logits on the CPU, shape ``(n, C)``."""
+    """Return the data without broken images, and its logits on the CPU, shape ``(n, C)``.
+
+    With ``flip``, they are the mean over each image and its mirror image.
+    """
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, but is {batch_size}")
     try:
@@ -336,7 +386,11 @@ def image_logits(
         with torch.inference_mode():
             while batch := list(islice(whole, batch_size)):
                 pixels = torch.from_numpy(np.stack(batch)).to(target)  # (B, H, W, C)
-                logits.append(classifier(info.normalise.from_bytes(pixels)).float().cpu())
+                inputs = info.normalise.from_bytes(pixels)
+                outputs = classifier(inputs).float()
+                if flip:
+                    outputs = (outputs + classifier(inputs.flip(-1)).float()) / 2
+                logits.append(outputs.cpu())
     except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):
             raise RunError(OUT_OF_MEMORY) from error

@@ -120,6 +120,15 @@ function startFilter(list) {
   });
 }
 
+function countsAxis(colours) {
+  return axis(colours, {
+    title: "training<br>images",
+    domain: [0, 0.24],
+    nticks: 3,
+    rangemode: "tozero",
+  });
+}
+
 const BANDS = 100;
 
 // As recallChart for many classes: means over bands of as many classes each.
@@ -177,12 +186,7 @@ function meanRecallChart(width, colours, { before, after, names, counts, height 
         zeroline: false,
         nticks: 6,
       }),
-      yaxis2: axis(colours, {
-        title: "training<br>images",
-        domain: [0, 0.24],
-        nticks: 3,
-        rangemode: "tozero",
-      }),
+      yaxis2: countsAxis(colours),
     },
   };
 }
@@ -284,12 +288,7 @@ function recallChart(width, colours, { before, after, names, counts, height, low
         zeroline: false,
         nticks: 6,
       }),
-      yaxis2: axis(colours, {
-        title: "training<br>images",
-        domain: [0, 0.24],
-        nticks: 3,
-        rangemode: "tozero",
-      }),
+      yaxis2: countsAxis(colours),
     },
   };
 }

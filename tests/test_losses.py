@@ -290,7 +290,7 @@ def test_a_loss_computed_with_its_gradient_is_the_same(monkeypatch, name, small,
     for is_fast in (False, True):
         monkeypatch.setattr("cosen.functional.losses.SMALL", small)
         monkeypatch.setattr("cosen.costs.adaptive.SMALL", small)
-        monkeypatch.setattr("cosen.functional.reduction.LARGE", 0)
+        monkeypatch.setattr("cosen.functional.losses.LARGE", 0)
         monkeypatch.setattr(
             "cosen.functional.losses.ClassLoss",
             functools.partial(ClassLoss, least=0) if is_fast else _plain_only,

@@ -27,6 +27,7 @@ from cosen.functional.checks import (
     values_are_readable,
 )
 from cosen.functional.reduction import (
+    LARGE,
     Batch,
     ClassLoss,
     Reduction,
@@ -178,7 +179,8 @@ def margin_cross_entropy(
     The logits are multiplied by ``scale`` before the margins are added.
     """
     check_fraction(label_smoothing, name="label_smoothing")
-    if weight is None and margins is not NO_MARGINS and batch.is_small:
+    is_small = batch.logits.numel() < LARGE
+    if is_small and weight is None and margins is not NO_MARGINS and batch.is_plain:
         small = _small_loss(batch, margins, label_smoothing, scale)
         if small is not None:
             return small
@@ -192,7 +194,13 @@ def margin_cross_entropy(
 
     def plain(outputs: Tensor, classes: Tensor) -> Tensor:
         sums = moved(outputs, classes)
-        return cross_entropy(sums, classes, label_smoothing=label_smoothing, reduction="none")
+        return cross_entropy(
+            sums,
+            classes,
+            label_smoothing=label_smoothing,
+            reduction="none",
+            ignore_index=NO_CLASS,
+        )
 
     def with_gradient(outputs: Tensor, classes: Tensor) -> WithGradient:
         table, index = margins.new_sum(outputs, classes, scale=scale), classes.unsqueeze(1)

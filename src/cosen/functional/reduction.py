@@ -54,12 +54,12 @@ class Batch(NamedTuple):
     given_target: Tensor
 
     @property
-    def is_small(self) -> bool:
-        """Whether calls take most of the time, and all values can be read."""
-        count = self.logits.numel()
-        is_readable = values_are_readable(self.logits) and not self.target.is_floating_point()
-        classes_count = not 0 <= self.ignore_index < self.logits.shape[1]
-        return is_readable and classes_count and 0 < count < LARGE
+    def is_plain(self) -> bool:
+        """Whether a target that is not a class, also an ignored one, would raise an error."""
+        logits = self.logits
+        is_ignored = 0 <= self.ignore_index < logits.shape[1]
+        has_classes = not (is_ignored or self.target.is_floating_point())
+        return has_classes and values_are_readable(logits) and logits.shape[0] > 0
 
     def check_values(self) -> bool:
         """Check the values that can be read; return whether it is known that all samples count."""
@@ -75,6 +75,18 @@ def prepare_batch(
     logits: Tensor, target: Tensor, *, reduction: Reduction, ignore_index: int
 ) -> Batch:
     """Check types and shapes of the inputs that all losses share, and flatten them."""
+    if (  # the usual case, with the fewest calls
+        isinstance(logits, Tensor)
+        and isinstance(target, Tensor)
+        and logits.dtype is torch.float32
+        and target.dtype is torch.int64
+        and logits.ndim == 2
+        and logits.shape[1]
+        and target.shape == logits.shape[:1]
+        and target.device == logits.device
+        and reduction in REDUCTIONS
+    ):
+        return Batch(logits, target, target.shape, reduction, ignore_index, logits, target)
     check_choice(reduction, REDUCTIONS, name="reduction")
     check_logits(logits)
     check_target(target, logits)
@@ -205,6 +217,12 @@ def batch_loss(
             values, so it is not used under ``torch.compile``.
         weight: Weight of each class, shape ``(C,)``; None is 1.
     """
+    if weight is None and batch.is_plain:
+        try:
+            loss = of_class.reduced(batch)
+            return loss.reshape(batch.shape) if batch.reduction == "none" else loss
+        except (IndexError, RuntimeError):
+            pass  # some targets are ignored, or wrong
     logits, target, all_count = batch.logits, batch.target, batch.check_values()
     if weight is not None:
         check_same_device(weight, logits, name="weight", other="logits")

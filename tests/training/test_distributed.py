@@ -118,9 +118,10 @@ def worker_of(host):
     return int(listed.stdout.split()[0])
 
 
-def test_two_hosts_share_only_the_run_folder(settings, on_two_hosts, tmp_path):
+def test_two_hosts_share_only_the_run_folder(make_folder, on_two_hosts, tmp_path):
     """One is killed: the other ends with one sentence, and both can be resumed."""
-    settings = [one for one in settings if "epochs" not in one] + ["--epochs=30"]
+    root = make_folder(cat=40, dog=20)
+    settings = [str(root), "--network=small-cnn", "--size=16", "--epochs=40", "--device=cpu"]
     out = tmp_path / "two"
     hosts = on_two_hosts(*settings, f"--out={out}")
     while not (out / "history.csv").exists() and hosts[0].poll() is None:
@@ -130,12 +131,12 @@ def test_two_hosts_share_only_the_run_folder(settings, on_two_hosts, tmp_path):
     assert all(host.returncode == 1 for host in hosts)
     said = [line for line in messages[0].splitlines() if line.startswith("cosen:")]
     assert said == [f"cosen: another process of this run has failed; resume with --resume {out}"]
-    assert len(RunFolder(out).history()) < 30
+    assert len(RunFolder(out).history()) < 40
     for host in on_two_hosts(f"--resume={out}"):
         finish(host)
     for rank in range(2):
         assert CacheFolder(tmp_path / f"cache{rank}").entries()
-    assert len(RunFolder(out).history()) == 30
+    assert len(RunFolder(out).history()) == 40
     assert RunFolder(out).is_finished
 
 

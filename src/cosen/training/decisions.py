@@ -284,7 +284,7 @@ def _least_correct(samples: int, recall: float) -> int | None:
 
     Example:
         >>> _least_correct(58, 0.95), _least_correct(59, 0.95), _least_correct(200, 0.9)
-        (None, 59, 187)
+        (None, 59, 188)
     """
     tail, found = 0.0, None
     for correct in range(samples, 0, -1):

@@ -269,6 +269,7 @@ def build(names: list[str], *, samples: int, pictures: int, epochs: int, side: i
             "target": pack(target.astype(float)),
             "logits": pack(logits["chosen"]),
             "log_frequencies": np.log(frequencies).tolist(),
+            "marks": [{"name": "training shares", "shift": -0.5}],
             "note": "All test images of seed 0.",
         },
         "reliability": {

@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 
 from cosen.report.packing import STEPS, pack, packed_size
 from cosen.report.run_data import ReportData
+from cosen.training.calibration import Calibration
 
 MAX_SAMPLES = 10_000
 
 MAX_CHARACTERS = 1_500_000
 """Largest size of the logits and targets in the page."""
+
+MAX_SHIFT = 2.0
+"""The ends of the slider."""
 
 MAX_DISTANCE = 100.0
 """Largest distance from the largest logit of an image; smaller logits are clipped."""
@@ -41,8 +45,34 @@ def tradeoff(data: ReportData) -> dict[str, Any] | None:
         "target": pack(target[rows]),
         "logits": pack(packable(run.logits.double().numpy()[rows])),
         "log_frequencies": np.log(counts / counts.sum()).tolist(),
+        "marks": shares_marks(run.record.calibration),
         "note": f"{data.chosen.name}, seed {data.seeds[0]}: {images}",
     }
+
+
+def shares_marks(calibration: Calibration) -> list[dict[str, Any]]:
+    """The shifts closest to decisions for the class shares of training, and for equal shares.
+
+    The posterior under the training shares h is softmax(o / T + b), and b is close to a multiple of
+    log h. Equal shares subtract log h from it.
+
+    Example:
+        >>> import torch
+        >>> counts = torch.tensor([90, 10])
+        >>> balanced = Calibration(1.0, (counts / 100).double().log(), counts)
+        >>> [(mark["name"], round(mark["shift"], 2)) for mark in shares_marks(balanced)]
+        [('training shares', -1.0), ('equal shares', 0.0)]
+    """
+    log_shares = calibration.training_shares.log()
+    centred = log_shares - log_shares.mean()
+    size = float(centred.square().sum())
+    if size < 1e-6:  # all classes are equally frequent
+        return []
+    trained = -calibration.temperature * float(calibration.offsets @ centred) / size
+    shifts = {"training shares": trained, "equal shares": trained + calibration.temperature}
+    return [
+        {"name": name, "shift": shift} for name, shift in shifts.items() if abs(shift) <= MAX_SHIFT
+    ]
 
 
 def max_samples(classes: int) -> int:

@@ -191,7 +191,24 @@ function shiftChart(colours, curve, shift) {
     layout: {
       height: 320,
       margin: { l: 52, r: 12, t: 34, b: 44 },
-      shapes: [verticalLine(colours, shift)],
+      shapes: [
+        verticalLine(colours, shift),
+        ...contents.tradeoff.marks.map((mark) => ({
+          ...verticalLine(colours, mark.shift),
+          line: { color: colours.quiet, width: 1 },
+        })),
+      ],
+      annotations: contents.tradeoff.marks.map((mark) => ({
+        x: mark.shift,
+        y: 0,
+        yref: "paper",
+        text: mark.name,
+        textangle: -90,
+        xanchor: "right",
+        yanchor: "bottom",
+        showarrow: false,
+        font: { size: 11, color: colours.quiet },
+      })),
       xaxis: axis(colours, { title: "shift", range: [-2, 2], zeroline: false }),
       yaxis: axis(colours, { title: "%", zeroline: false }),
     },

@@ -167,29 +167,21 @@ class Fails(NetworkMethod):
     description = "fails in one process"
 
     def begin_epoch(self, loss, setting, progress):
-        if os.environ["RANK"] == "{rank}" and progress:
-            {what}
+        if os.environ["RANK"] == "1" and progress:
+            raise ZeroDivisionError("no more")
 
 cosen.train("digits", method=Fails(), epochs=2, devices=2, device="cpu", out="{out}")
 """
 
 
-@pytest.mark.parametrize(
-    ("rank", "what", "message"),
-    [
-        (1, "raise ZeroDivisionError('no more')", "ZeroDivisionError: no more"),
-        (1, "os.kill(os.getpid(), 9)", "a process of the run was killed by signal 9"),
-    ],
-    ids=["error", "killed"],
-)
-def test_one_process_that_fails_ends_the_others(tmp_path, rank, what, message):
+def test_one_process_that_fails_ends_the_others(tmp_path):
     """From a script without a main guard, with a method that the script defines."""
-    program = FAILS_IN_ONE.format(rank=rank, what=what, out=tmp_path / "run")
+    program = FAILS_IN_ONE.format(out=tmp_path / "run")
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 1
-    assert message in done.stderr.splitlines()[-1]
+    assert "ZeroDivisionError: no more" in done.stderr.splitlines()[-1]
     assert RunFolder(tmp_path / "run").history()[-1].epoch == 1
 
 

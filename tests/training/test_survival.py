@@ -20,8 +20,10 @@ from run_contents import cost_steps, history_without_times
 
 pytestmark = pytest.mark.training
 
+EPOCHS = 10
 COMMAND = [sys.executable, "-m", "cosen", "train"]
 SETTINGS = [
+    f"--epochs={EPOCHS}",
     "--network=small-cnn",
     "--size=16",
     "--batch-size=16",
@@ -60,32 +62,27 @@ def wait_for_epoch(process, path, epoch):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("fits", [True, False])
-def test_a_run_killed_at_random_moments_ends_as_one_never_interrupted(
-    make_folder, tmp_path, monkeypatch, fits
-):
-    """Also if images do not fit in the cache and are decoded in each epoch."""
-    small = {"COSEN_CACHE": str(tmp_path / "small"), "COSEN_CACHE_BYTES": "1000"}
-    environment = {} if fits else small
-    epochs = 12 if fits else 7  # processes that decode start in each epoch
-    settings = [str(make_folder(cat=60, dog=30, eel=15)), *SETTINGS, f"--epochs={epochs}"]
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
+def test_a_run_killed_at_random_moments_ends_as_one_never_interrupted(make_folder, tmp_path):
+    """Also if its images do not fit in the cache at first, and are decoded in each epoch."""
+    settings = [str(make_folder(cat=60, dog=30, eel=15)), *SETTINGS]
+    whole, killed, small = tmp_path / "whole", tmp_path / "killed", tmp_path / "small"
     train_here(*settings, f"--out={whole}")
 
     chance = random.Random(0)
-    for arguments in ([*settings, f"--out={killed}"], [f"--resume={killed}"]):
+    attempts = [
+        ([*settings, f"--out={killed}"], {"COSEN_CACHE": str(small), "COSEN_CACHE_BYTES": "1000"}),
+        ([f"--resume={killed}"], {}),
+    ]
+    for arguments, environment in attempts:
         process = start(*arguments, **environment)
         wait_for_epoch(process, killed, epochs_done(killed) + 2)
         time.sleep(chance.uniform(0, 0.05))
         process.kill()
         _, errors = process.communicate()
         assert process.returncode == -signal.SIGKILL, f"it ended before it was killed: {errors}"
-    assert 4 <= epochs_done(killed) < epochs
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+    assert 4 <= epochs_done(killed) < EPOCHS
+    assert [entry.size for entry in CacheFolder(small).entries()] == [0]
     train_here(f"--resume={killed}")
-    if not fits:
-        assert [entry.size for entry in CacheFolder().entries()] == [0]
 
     one, two = RunFolder(whole), RunFolder(killed)
     expected = load_file(whole / "model.safetensors")
@@ -94,7 +91,7 @@ def test_a_run_killed_at_random_moments_ends_as_one_never_interrupted(
     states = one.checkpoint(), two.checkpoint()
     for name, tensor in states[0]["network"].items():
         assert torch.equal(tensor, states[1]["network"][name]), name
-    assert len(cost_steps(one)) == len(cost_steps(two)) == epochs
+    assert len(cost_steps(one)) == len(cost_steps(two)) == EPOCHS
     for step, again in zip(cost_steps(one), cost_steps(two), strict=True):
         assert all(torch.equal(step[name], again[name]) for name in step)
     assert history_without_times(one) == history_without_times(two)

@@ -30,7 +30,7 @@ with tempfile.TemporaryDirectory() as name:
     study = cosen.compare(
         "digits",
         methods=["cosen", "balanced-softmax"],
-        seeds=2,
+        seeds=1,
         imbalance="odd:0.1",
         epochs=5,
         out=folder / "study",

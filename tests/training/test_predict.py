@@ -200,16 +200,9 @@ def test_a_wrong_option_is_refused(run, data, options, message):
         predict_images(run, data, **options)
 
 
-@pytest.fixture(scope="module")
-def study(data, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("study")
+def test_a_study_is_a_model(data, tmp_path, capsys):
     settings = {"network": "small-cnn", "size": 16, "epochs": 2, "device": "cpu", "workers": 1}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COSEN_CACHE", str(folder / "cache"))
-        return cosen.compare(data, methods=["baseline"], seeds=2, out=folder / "out", **settings)
-
-
-def test_a_study_is_a_model(study, data, capsys):
+    study = cosen.compare(data, methods=["baseline"], seeds=2, out=tmp_path / "study", **settings)
     runs = [study.run("baseline", seed) for seed in range(2)]
     assert study.predict(data, top=3) == runs[0].predict(data, top=3)
     single = [probabilities(run.predict(data, top=3, prior="train")) for run in runs]
@@ -231,17 +224,16 @@ def test_a_study_is_a_model(study, data, capsys):
         app(["evaluate", str(study.path), "--tta=flip"], standalone_mode=False)
 
 
-def test_mirror_images_are_averaged(study, data, tmp_path):
+def test_mirror_images_are_averaged(run, data, tmp_path):
     image = Image.open(data / "red" / "000.png")
     ImageOps.mirror(image).save(tmp_path / "mirrored.png")
-    run = study.run("baseline")
     options = {"top": 3, "calibrated": False}
     plain, mirrored = (
-        np.log(probabilities(run.predict(path, **options)))
+        np.log(probabilities(predict_images(run, path, **options)))
         for path in (data / "red" / "000.png", tmp_path / "mirrored.png")
     )
     both = np.exp((plain + mirrored) / 2)
-    found = probabilities(run.predict(data / "red" / "000.png", flip=True, **options))
+    found = probabilities(predict_images(run, data / "red" / "000.png", flip=True, **options))
     np.testing.assert_allclose(found, both / both.sum(), atol=1e-6)
 
 

@@ -222,9 +222,8 @@ class AdaptiveCosts(LearnedCosts):
 
         def bias(change: float) -> Tensor:
             parts = torch.split(logits, max(1, CHUNK // len(term)))
-            return (
-                term[torch.cat([(part - change * term).argmax(1) for part in parts])] - term[target]
-            )
+            predicted = torch.cat([(part - change * term).argmax(1) for part in parts])
+            return term[predicted] - term[target]
 
         now = bias(0.0)
         mean = (weights * now).sum()

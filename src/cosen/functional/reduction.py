@@ -144,7 +144,10 @@ class ClassLoss:
     least: int = LARGE
 
     def reduced(self, batch: Batch) -> Tensor:
-        """Return the reduced loss of a batch whose target was read, and in which all count."""
+        """Return the reduced loss of a batch in which all samples count.
+
+        A target that is not a class raises an IndexError or a RuntimeError.
+        """
         outputs, classes = batch.logits, batch.target
         has_gradient = outputs.requires_grad and torch.is_grad_enabled()
         if self.with_gradient and has_gradient and outputs.numel() >= self.least:
@@ -222,7 +225,7 @@ def batch_loss(
             loss = of_class.reduced(batch)
             return loss.reshape(batch.shape) if batch.reduction == "none" else loss
         except (IndexError, RuntimeError):
-            pass  # some targets are ignored, or wrong
+            pass  # some targets are ignored or wrong; another error is raised again below
     logits, target, all_count = batch.logits, batch.target, batch.check_values()
     if weight is not None:
         check_same_device(weight, logits, name="weight", other="logits")

@@ -66,15 +66,6 @@ class Part:
         """Return the error that an objective measures, between 0 (perfect) and 1."""
         return objective.error(self.metrics.counts)
 
-    def group_recalls(self, class_counts: Tensor) -> dict[str, float | None]:
-        """Return ``GROUPS``, from the training images per class; None without such classes."""
-        recall = np.array(self.metrics.class_recall, dtype=float)
-        means: dict[str, float | None] = {}
-        for name, mask in F.shot_groups(class_counts).items():
-            known = recall[mask.numpy() & ~np.isnan(recall)]
-            means[f"{name}_recall"] = float(known.mean()) if known.size else None
-        return means
-
 
 @dataclass(frozen=True, eq=False)
 class FinishedRun:
@@ -272,12 +263,23 @@ def _means(
     values["error"] = [part.error(objective) for part in parts]
     counts = [run.record.prepared.class_counts.train for run in runs]
     if len(counts[0]) >= GROUPED_FROM:
-        groups = [part.group_recalls(own) for part, own in zip(parts, counts, strict=True)]
+        pairs = zip(parts, counts, strict=True)
+        groups = [group_recalls(part.metrics, own) for part, own in pairs]
         values |= {name: [one[name] for one in groups] for name in GROUPS}
     return {
         name: Spread.of([value for value in by_seed if value is not None])
         for name, by_seed in values.items()
     }
+
+
+def group_recalls(metrics: Metrics, class_counts: Tensor) -> dict[str, float | None]:
+    """Return ``GROUPS``, from the training images per class; None without such classes."""
+    recall = np.array(metrics.class_recall, dtype=float)
+    means: dict[str, float | None] = {}
+    for name, mask in F.shot_groups(class_counts).items():
+        known = recall[mask.numpy() & ~np.isnan(recall)]
+        means[f"{name}_recall"] = float(known.mean()) if known.size else None
+    return means
 
 
 def _changes(

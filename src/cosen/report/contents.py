@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cosen import functional as F
 from cosen.comparing.bootstrap import Spread
-from cosen.comparing.leaderboard import GROUPED_FROM
+from cosen.comparing.leaderboard import GROUPED_FROM, group_recalls
 from cosen.comparing.leaderboard_table import cells_of, format_share, headings_of, notes_of
 from cosen.report.cost_steps import learned_costs
 from cosen.report.gallery import gallery
@@ -200,8 +200,10 @@ def _groups(data: ReportData) -> list[dict[str, Any]] | None:
     for (name, mask), limit in zip(masks.items(), limits, strict=True):
         recall: dict[str, Any] = {"baseline": None}
         for role, method in data.methods.items():
-            own = [F.class_recall(run.confusion)[mask].nanmean() for run in method.runs.values()]
-            spread = Spread.of([mean for one in own if (mean := float(one)) == mean])
+            runs = method.runs.values()
+            own = [group_recalls(run.metrics, run.data.class_counts.train) for run in runs]
+            means = [one[f"{name}_recall"] for one in own]
+            spread = Spread.of([mean for mean in means if mean is not None])
             recall[role] = spread and {"mean": spread.mean, "deviation": spread.deviation}
         counts = data.class_counts[mask.numpy()]
         found.append(

@@ -28,7 +28,7 @@ demo: $(VENV)/.runtime
 	@$(BIN)/cosen report studies/demo
 
 # mypy runs in parallel with pytest, which uses both cores
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --quiet
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder --quiet
 define typed_and_tested
 	@types=$$(mktemp); $(BIN)/mypy >$$types 2>&1 & checked=$$!; \
 	$(PYTEST) $(1) $(TESTS); tested=$$?; \
@@ -73,7 +73,7 @@ $(BIN)/python:
 
 $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "==> Installing cosen (PyTorch is large: this takes minutes the first time)"
-	@$(PIP) -e '.[export]' || { echo "The installation failed: see the message above; 'make clean' removes everything."; exit 1; }
+	@$(PIP) -e '.[export,serve,labels]' || { echo "The installation failed: see the message above; 'make clean' removes everything."; exit 1; }
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python

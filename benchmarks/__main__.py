@@ -7,7 +7,10 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 
-LONG = ("classes", "files", "kills", "networks", "probabilities", "time_to_recall")
+LONG = (
+    *("classes", "defaults", "files", "kills", "labels", "networks", "objectives"),
+    *("probabilities", "serve", "time_to_recall", "tradeoff"),
+)
 """These are slow, or have options: run each alone."""
 
 

@@ -18,7 +18,7 @@ from cosen.data.decoding import Preprocess
 from cosen.data.features import embed
 from cosen.data.image_cache import decode_images
 from cosen.data.sources import from_arrays
-from cosen.networks.precision import resolve_precision
+from cosen.networks.device import resolve_precision
 from cosen.networks.vgg import VGG16Features
 
 IMAGES = {128: 64, 224: 32}

@@ -1,6 +1,9 @@
 """For every test: one thread per process, its own cache, and no training without the mark."""
 
+import gc
 import os
+import shutil
+from collections.abc import Iterator
 
 # Some virtual machines advertise AMX but trap on it. oneDNN reads this once, on its first use.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
@@ -25,7 +28,31 @@ settings.register_profile(
 )
 settings.load_profile("cosen")
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
 SLOW = ("training", "processes", "browser", "ray")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Start slow tests first, so that no worker waits long for the last one; keep groups together.
+
+    With pytest 9.2, pytest-xdist 3.8 ignores groups (its issue 1386): it appends the name to an
+    attribute that pytest no longer reads.
+    """
+    items.sort(key=lambda item: not any(map(item.get_closest_marker, SLOW)))
+    if not getattr(config.option, "loadgroup", False):
+        return
+    for item in items:
+        group = item.get_closest_marker("xdist_group")
+        if group is not None and "@" not in item.nodeid:
+            item._id = type(item.id).parse(f"{item.nodeid}@{group.args[0]}")
+
+
+def pytest_collection_finish():
+    """Exclude modules and tests from garbage collection: that takes half a second each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +88,21 @@ def make_folder(tmp_path):
         return tmp_path / where
 
     return make
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator:
+    """A headless Chromium; without one, tests are skipped."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="Playwright is not installed: install cosen[dev]"
+    )
+    executable = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if executable is None:
+        pytest.skip(f"no Chromium on the path (looked for {', '.join(BROWSERS)})")
+    with playwright.sync_playwright() as driver:
+        # Containers have neither user namespaces for the sandbox nor a large /dev/shm.
+        chromium = driver.chromium.launch(
+            executable_path=executable, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield chromium
+        chromium.close()

@@ -51,6 +51,32 @@ def test_costs_equal_reference(counts, tau, margin):
     torch.testing.assert_close(costs, expected.clamp(min=1e-12), rtol=1e-3, atol=1e-12)
 
 
+def test_offsets_raise_what_was_neglected():
+    plain, raised = AdaptiveCosts([90, 10]), AdaptiveCosts([90, 10], offsets=[-0.5, 0.5])
+    difference = raised.costs.log() - plain.costs.log()
+    torch.testing.assert_close(difference[:, 1] - difference[:, 0], torch.tensor([-1.0, -1.0]))
+    assert plain.learn_tau
+    assert not raised.learn_tau, "offsets are learned from more samples"
+    assert AdaptiveCosts([90, 10], offsets=[-0.5, 0.5], learn_tau=True).learn_tau
+    logits, target = torch.randn(8, 2), torch.arange(8) % 2
+    wanted = torch.nn.functional.cross_entropy(logits + raised.costs[target].log(), target)
+    torch.testing.assert_close(raised(logits, target), wanted)
+
+
+def test_importance_can_be_a_weight_instead_of_a_cost():
+    logits, target = torch.randn(30, 3), torch.arange(30) % 3
+    weighted = AdaptiveCosts(COUNTS, weighting=1, margin=0)
+    inverse = 1 / torch.tensor(COUNTS).float()
+    wanted = torch.nn.functional.cross_entropy(logits, target, weight=inverse)
+    torch.testing.assert_close(weighted(logits, target), wanted)
+    half = AdaptiveCosts(COUNTS, weighting=0.5, margin=0)
+    frequencies = torch.tensor(COUNTS).float().log()
+    wanted = torch.nn.functional.cross_entropy(
+        logits + 0.5 * frequencies, target, weight=inverse.sqrt()
+    )
+    torch.testing.assert_close(half(logits, target), wanted)
+
+
 def test_frequencies_alone_are_balanced_softmax():
     logits, target = validation()
     costs = AdaptiveCosts(COUNTS, learn_tau=False, margin=0.0)
@@ -192,6 +218,8 @@ def test_state_is_kept():
         ({"margin": math.nan}, "margin"),
         ({"margin_scale": -1.0}, "margin_scale"),
         ({"learn_tau": "no"}, "learn_tau must be true or false"),
+        ({"offsets": [1.0]}, "offsets must be 3 finite numbers"),
+        ({"weighting": 1.5}, "weighting must lie in"),
         ({"errors": -0.1}, "errors"),
         ({"cost_lr": 2}, "cost_lr must lie in"),
         ({"objective": "best"}, "objective must be"),

@@ -17,7 +17,8 @@ from cosen.training.config import TrainConfig
 from cosen.training.loop import Callbacks
 from small_study import Smoothed, run_here
 
-pytestmark = pytest.mark.training
+# the tests share a run and a study of one process
+pytestmark = [pytest.mark.training, pytest.mark.xdist_group("api")]
 
 COUNTS = (30, 20, 10)
 QUICK = {"epochs": 1, "device": "cpu", "precision": "float32", "validation": 0.2}
@@ -142,11 +143,11 @@ def test_train_takes_networks_of_all_kinds(tmp_path, kind):
 def test_train_takes_settings_and_method_objects(tmp_path):
     config = TrainConfig(epochs=7, lr=0.02, device="cpu")
     data = (IMAGES, LABELS)
-    options = {"epochs": 1, "exclude": "2", "validation": "0.3"}
+    options = {"epochs": 1, "exclude": "2", "validation": "0.3", "data_root": tmp_path}
     run = cosen.train(data, method=Smoothed(0.2), config=config, out=tmp_path / "a", **options)
     used = run.record.config
     assert (used.epochs, used.lr, used.validation, used.exclude) == (1, 0.02, 0.3, ("2",))
-    assert used.method == "smoothed"
+    assert (used.method, used.data_root) == ("smoothed", str(tmp_path))
     assert run.record.prepared.class_names == ("0", "1")
     named = cosen.train(data, method="focal(gamma=1)", out=tmp_path / "b", **QUICK)
     assert (named.record.config.method, named.record.config.options) == ("focal", {"gamma": 1})
@@ -230,6 +231,8 @@ def test_report_and_export(run, study, tmp_path):
     assert "compared with baseline" in compared.read_text()
     assert "compared with" not in page.read_text().split("</title>")[0]
     assert study.report(tmp_path / "study.html").exists()
+    exported = study.export(tmp_path / "study.pt", card=True)
+    assert f"method={study.choice.method}" in exported.card.read_text()
     pytest.importorskip("onnxruntime")
     run.export(tmp_path / "model.onnx")
     assert (tmp_path / "model.onnx").exists()

@@ -21,10 +21,13 @@ LAYERS = [
     "data",
     "methods",
     "training",
+    "inference",
     "comparing",
     "devices",
     "report",
+    "serving",
     "sklearn",
+    "runs",
     "api",
     "cli",
     "paper",
@@ -81,6 +84,10 @@ def test_importing_cosen_is_cheap():
     program = (
         "import sys, cosen; "
         "heavy = {'torch', 'numpy', 'sklearn', 'rich', 'typer', 'PIL'} & set(sys.modules); "
+        "assert not heavy, heavy; "
+        "import cosen.api, cosen.data.named; cosen.data.named.load_named('digits'); "
+        "heavy = {'sklearn', 'scipy', 'lightning_fabric', 'torch._dynamo', 'timm', 'kornia'}; "
+        "heavy &= set(sys.modules); "
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -96,8 +103,8 @@ def test_the_public_names():
             *("CostSensitiveCrossEntropyLoss", "CostSensitiveHingeLoss", "CostSensitiveMSELoss"),
             *("BalancedSoftmaxLoss", "ClassBalancedLoss", "FocalLoss", "LDAMLoss"),
             "SmoothOneSidedRegressionLoss",
-            *("comparing", "costs", "data", "errors", "functional", "losses", "methods"),
-            *("networks", "paper", "report", "sklearn", "training"),
+            *("comparing", "costs", "data", "errors", "functional", "inference", "losses"),
+            *("methods", "networks", "paper", "report", "serving", "sklearn", "training"),
         ]
     )
     for name in cosen.__all__:

@@ -299,9 +299,12 @@ def test_a_loss_computed_with_its_gradient_is_the_same(monkeypatch, name, small,
         loss.reduction = reduction
         logits = LOGITS.double().requires_grad_()
         value = loss(logits, TARGET)
-        (slope,) = torch.autograd.grad(value.sum(), logits, retain_graph=True)
+        slopes = [
+            *torch.autograd.grad(value.sum(), logits, retain_graph=True),
+            *torch.autograd.grad(2 * value.sum(), logits, retain_graph=True),
+        ]
         (again,) = torch.autograd.grad(value.sum(), logits, create_graph=True)
-        found.append([value, slope, again])
+        found.append([value, *slopes, again])
         if name != "hinge":  # its slope is constant
             found[-1] += torch.autograd.grad(again.square().sum(), logits)
     for plain, fast in zip(*found, strict=True):

@@ -11,10 +11,10 @@ __version__ = "0.1.0"
 _HOME = {
     "compare": "api",
     "inspect": "api",
-    "load": "api",
     "train": "api",
-    "Run": "api",
-    "Study": "api",
+    "load": "runs",
+    "Run": "runs",
+    "Study": "runs",
     "AdaptiveCosts": "costs",
     "CostLearner": "costs",
     "CostStep": "costs",
@@ -40,11 +40,13 @@ _SUBMODULES = (
     "data",
     "errors",
     "functional",
+    "inference",
     "losses",
     "methods",
     "networks",
     "paper",
     "report",
+    "serving",
     "sklearn",
     "training",
 )
@@ -76,6 +78,7 @@ __all__ = [
     "data",
     "errors",
     "functional",
+    "inference",
     "inspect",
     "load",
     "losses",
@@ -83,6 +86,7 @@ __all__ = [
     "networks",
     "paper",
     "report",
+    "serving",
     "sklearn",
     "train",
     "training",
@@ -95,15 +99,17 @@ if TYPE_CHECKING:
         data,
         errors,
         functional,
+        inference,
         losses,
         methods,
         networks,
         paper,
         report,
+        serving,
         sklearn,
         training,
     )
-    from cosen.api import Run, Study, compare, inspect, load, train
+    from cosen.api import compare, inspect, train
     from cosen.costs import AdaptiveCosts, CostLearner, CostStep, Objective
     from cosen.errors import CosenError, DataError, InputError, RunError
     from cosen.losses import (
@@ -116,6 +122,7 @@ if TYPE_CHECKING:
         LDAMLoss,
         SmoothOneSidedRegressionLoss,
     )
+    from cosen.runs import Run, Study, load
     from cosen.sklearn import CosenClassifier
 
 

@@ -1,280 +1,28 @@
-"""The public functions: train, compare, inspect and load, and what they return."""
+"""The public functions: train, compare and inspect."""
 
-import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from torch import nn
-
-from cosen.comparing.choice import Choice
 from cosen.comparing.grid import DEFAULT_METHODS, CompareCallbacks, compare_methods
-from cosen.comparing.leaderboard import Leaderboard
-from cosen.comparing.study_folder import StudyFolder
 from cosen.costs import Objective
-from cosen.costs.cost_table import read_misclassification_costs
-from cosen.data.inspection import Inspection, inspect_data
+from cosen.data.inspection import Inspection, grouped_csv, inspect_data
 from cosen.data.labelled import LabelledImages
 from cosen.data.sources import open_data
 from cosen.devices import train_on_devices
-from cosen.errors import InputError, RunError, choices_hint
-from cosen.files import expand_user, is_file
-from cosen.losses import Numbers, as_numbers
-from cosen.methods import Method, import_name, named_method
+from cosen.errors import InputError
+from cosen.files import write_text
+from cosen.methods import Method, named_method
+from cosen.runs import Data, NetworkLike, Run, Study, factory, load, named_factory
 from cosen.training.config import TrainConfig, make_config
 from cosen.training.loop import Callbacks
-from cosen.training.records import EpochRecord, Metrics, ModelInfo, RunRecord
 from cosen.training.run import Inputs, train_run
 from cosen.training.run_folder import RunFolder
 
-if TYPE_CHECKING:
-    from cosen.training.export import ExportCheck
-    from cosen.training.predict import Prediction, Prior
-
 STUDY_VALIDATION = 0.2
 """Validation share of a comparison. A single run needs fewer images: it chooses no method."""
-
-Data = str | Path | Any
-"""A path, the name of a dataset, a ``torch.utils.data.Dataset``, or ``(images, labels)`` arrays."""
-
-NetworkLike = str | nn.Module | Callable[[], nn.Module]
-"""The name of a network, a module, or a function that makes one."""
-
-
-class Run:
-    """A training run, read from its folder.
-
-    Args:
-        path: The run folder. ``model.json`` and ``model.safetensors`` are enough to predict and
-            to export.
-        network: The network, if the run trained a custom one.
-    """
-
-    def __init__(self, path: Path | str, *, network: NetworkLike | None = None) -> None:
-        self.folder = RunFolder(path) if _has_model(path) else RunFolder.existing(path)
-        self._network = None if isinstance(network, str) else _factory(network)
-        if isinstance(network, str) and ":" in network:  # other names are in model.json
-            self._network = named_factory(network)
-
-    def __repr__(self) -> str:
-        return f"Run({str(self.path)!r})"
-
-    @property
-    def path(self) -> Path:
-        """The run folder."""
-        return self.folder.path
-
-    @property
-    def record(self) -> RunRecord:
-        """Settings, versions and facts about the data."""
-        return self.folder.record()
-
-    @property
-    def metrics(self) -> Metrics:
-        """Metrics on the test images."""
-        return self.folder.metrics().test
-
-    @property
-    def val_metrics(self) -> Metrics:
-        """Metrics on the validation images."""
-        return self.folder.metrics().val
-
-    @property
-    def history(self) -> list[EpochRecord]:
-        """One record per epoch."""
-        return self.folder.history()
-
-    def predict(
-        self,
-        images: Sequence[Path | str] | Path | str,
-        *,
-        misclassification_costs: Numbers | Path | str | None = None,
-        **options: Any,
-    ) -> "list[Prediction]":
-        """Predict the classes of image files, and of all images in folders.
-
-        Args:
-            images: Files and folders.
-            misclassification_costs: ξ′, row = true class, or the path of a CSV; predict the class
-                with the lowest expected cost.
-            options: Options of :func:`cosen.training.predict.predict_images`: ``top``, ``prior``,
-                ``decide``, ``flip``, ``calibrated``, ``skip_broken``, ``batch_size``, ``device``,
-                ``progress``.
-        """
-        return _predict([self], images, misclassification_costs, options)
-
-    def evaluate(
-        self,
-        data: Data | None = None,
-        *,
-        objective: Objective | str | Numbers | None = None,
-        prior: "Prior | None" = None,
-        decide: str | None = None,
-        **options: Any,
-    ) -> Metrics:
-        """Return the metrics on the run's test images, or on all images of other data.
-
-        Args:
-            data: Other data with the same classes; None for the run's test images.
-            objective: What ``error`` measures: ``balanced``, ``overall``, a CSV or a matrix of
-                misclassification costs; by default what the run measured.
-            prior: The class shares that decisions are made for: ``"train"``, ``"balanced"``,
-                ``"estimate"`` or a share of each class by name; None uses the outputs as they are.
-            decide: A rule, such as ``"review:0.1"``; what it gives is logged.
-            options: Options of :func:`cosen.training.evaluate_run.evaluate_run`.
-        """
-        from cosen.training.evaluate_run import evaluate_run, stored_metrics
-
-        goal = None if objective is None else self.objective(objective)
-        if data is None:
-            return stored_metrics(self.path, goal, prior, decide).test
-        options |= {"objective": goal, "prior": prior, "decide": decide}
-        return evaluate_run(self.path, data, network=self._network, **options)
-
-    def objective(self, value: Objective | str | Numbers) -> Objective:
-        """Return an objective for the classes of this run; a string may be the path of a CSV."""
-        names = self.record.prepared.class_names
-        if isinstance(value, str | Path):
-            return Objective.read(str(value), names)
-        return Objective.of(value, num_classes=len(names))
-
-    def export(self, out: Path | str = "model.onnx") -> "ExportCheck":
-        """Write the model as ONNX, and check it against PyTorch."""
-        from cosen.training.export import export_onnx
-
-        return export_onnx(self.path, out, network=self._network)
-
-    def report(
-        self, out: Path | str | None = None, *, against: "Run | Path | str | None" = None
-    ) -> Path:
-        """Write an HTML report, and return its path.
-
-        Args:
-            out: The file; by default ``report.html`` in the run folder.
-            against: Another run on the same split to compare with.
-        """
-        from cosen.report import write_report
-
-        other = against.path if isinstance(against, Run) else against
-        return write_report(self.path, out, against=other)
-
-
-class Study:
-    """A comparison of methods, read from its folder.
-
-    Args:
-        path: The study folder.
-        network: The network, if the study trained a custom one.
-    """
-
-    def __init__(self, path: Path | str, *, network: NetworkLike | None = None) -> None:
-        self.folder = StudyFolder.existing(path)
-        self._network = network
-
-    def __repr__(self) -> str:
-        return f"Study({str(self.path)!r})"
-
-    @property
-    def path(self) -> Path:
-        """The study folder."""
-        return self.folder.path
-
-    @property
-    def leaderboard(self) -> Leaderboard:
-        """The methods compared on the test images, the best first."""
-        return self.folder.leaderboard()
-
-    @property
-    def choice(self) -> Choice:
-        """The method to use, chosen on the validation images."""
-        return self.folder.choice()
-
-    @property
-    def best(self) -> Run:
-        """The run of the chosen method with its first seed."""
-        choice = self.choice
-        if choice.method is None:
-            raise RunError(f"no run of {self.path} has finished, so there is no best run")
-        return self.run(choice.method, choice.seeds[0])
-
-    def run(self, method: str, seed: int = 0) -> Run:
-        """Return one run of the study.
-
-        Args:
-            method: A method as the leaderboard names it, such as ``cosen(margin=4)``.
-            seed: The seed.
-        """
-        methods = self.folder.record().methods
-        if method not in methods:
-            raise InputError(f"{self.path} has no method {method!r}{choices_hint(method, methods)}")
-        return Run(self.folder.run(method, seed).path, network=self._network)
-
-    def predict(
-        self,
-        images: Sequence[Path | str] | Path | str,
-        *,
-        ensemble: bool = False,
-        misclassification_costs: Numbers | Path | str | None = None,
-        **options: Any,
-    ) -> "list[Prediction]":
-        """Predict images with the chosen method, as :meth:`Run.predict`.
-
-        Args:
-            images: Files and folders.
-            ensemble: Average the runs of all seeds, instead of using that of the first.
-            misclassification_costs: As for :meth:`Run.predict`.
-            options: As for :meth:`Run.predict`.
-        """
-        return _predict(self._models(ensemble), images, misclassification_costs, options)
-
-    def evaluate(
-        self,
-        data: Data,
-        *,
-        ensemble: bool = False,
-        objective: Objective | str | Numbers | None = None,
-        **options: Any,
-    ) -> Metrics:
-        """Return the metrics of the chosen method on other data, as :meth:`Run.evaluate`."""
-        from cosen.training.evaluate_run import evaluate_run
-
-        runs = self._models(ensemble)
-        goal = None if objective is None else runs[0].objective(objective)
-        paths = [run.path for run in runs]
-        return evaluate_run(paths, data, objective=goal, network=runs[0]._network, **options)
-
-    def _models(self, ensemble: bool) -> list[Run]:
-        best, choice = self.best, self.choice
-        if not ensemble or choice.method is None:
-            return [best]
-        return [self.run(choice.method, seed) for seed in choice.seeds]
-
-    def report(self, out: Path | str | None = None) -> Path:
-        """Write an HTML report, and return its path."""
-        from cosen.report import write_report
-
-        return write_report(self.path, out)
-
-
-def _predict(
-    runs: Sequence[Run],
-    images: Sequence[Path | str] | Path | str,
-    costs: Numbers | Path | str | None,
-    options: dict[str, Any],
-) -> "list[Prediction]":
-    """Predict images with one or several runs; costs may be the path of a CSV."""
-    from cosen.training.model_file import load_info
-    from cosen.training.predict import predict_images
-
-    if isinstance(costs, str | Path):
-        names = load_info(runs[0].path).class_names
-        options["misclassification_costs"] = read_misclassification_costs(expand_user(costs), names)
-    elif costs is not None:
-        numbers = as_numbers(costs, name="misclassification_costs").float()
-        options["misclassification_costs"] = numbers
-    return predict_images([run.path for run in runs], images, network=runs[0]._network, **options)
 
 
 def train(
@@ -392,41 +140,70 @@ def inspect(
     *,
     data_root: Path | str | None = None,
     exclude: Sequence[str] = (),
+    run: Run | Study | Path | str | None = None,
+    out: Path | str | None = None,
+    groups: Path | str | None = None,
     progress: Callable[[int, int], None] | None = None,
     quiet: bool = False,
 ) -> Inspection:
-    """Summarise a dataset and list problems to fix before training.
+    """Summarise a dataset and list problems to fix.
 
     Args:
         data: As for :func:`train`.
         data_root: The folder of named datasets.
         exclude: Classes to exclude.
+        run: A finished run or study on this data. Its predictions for images that it did not train
+            on find wrong labels, and duplicates are reported across its splits. Of a study, all
+            seeds of the chosen method are used, and the splits of the first.
+        out: Write wrong labels to this folder, as a CSV and a page of pictures.
+        groups: Write all images to this CSV, in which near-duplicates share a group, so that
+            training on it keeps them in one split.
         progress: Callback for progress.
         quiet: Do not print the summary.
     """
     root = None if data_root is None else Path(data_root)
-    inspection = inspect_data(open_data(data, root=root, exclude=tuple(exclude)), progress=progress)
+    opened = open_data(data, root=root, exclude=tuple(exclude))
+    if run is None:
+        if out is not None:
+            raise InputError("out is for label problems, which need a run: give run, or remove out")
+        inspection = inspect_data(opened, progress=progress)
+    else:
+        loaded = load(run) if isinstance(run, str | Path) else run
+        inspection = _inspect_labels(opened, loaded, out, progress)
+    if groups is not None:
+        write_text(Path(groups), grouped_csv(opened, inspection))
     if not quiet:
         print(inspection)
     return inspection
 
 
-def load(path: Path | str, *, network: NetworkLike | None = None) -> Run | Study:
-    """Load a run or a study from its folder.
+def _inspect_labels(
+    data: LabelledImages,
+    run: Run | Study,
+    out: Path | str | None,
+    progress: Callable[[int, int], None] | None,
+) -> Inspection:
+    from cosen.inference.label_problems import (
+        coverage_hint,
+        find_label_problems,
+        held_out_predictions,
+        with_splits_of,
+    )
+    from cosen.report.label_page import write_label_problems
 
-    Args:
-        path: The folder.
-        network: The network, if a custom one was trained.
-    """
-    if StudyFolder(path).has_study:
-        return Study(path, network=network)
-    if RunFolder(path).has_run or _has_model(path):
-        return Run(path, network=network)
-    raise RunError(f"{path} is neither a run nor a study: it has no run.json and no study.json")
-
-
-def _has_model(path: Path | str) -> bool:
-    return is_file(Path(path, ModelInfo.FILE))
+    models = run._models(ensemble=True) if isinstance(run, Study) else [run]
+    held_out = held_out_predictions([one.folder for one in models]).relabelled(data)
+    problems = find_label_problems(held_out)
+    inspection = inspect_data(with_splits_of(models[0].folder, data), progress=progress)
+    if out is not None:
+        write_label_problems(out, problems, data)
+    hints = coverage_hint(models[0].record, covered=len(held_out.names), total=len(data))
+    return replace(
+        inspection,
+        label_problems=problems,
+        held_out=len(held_out.names),
+        suggestions=(*inspection.suggestions, *hints),
+    )
 
 
 def _settings(
@@ -437,7 +214,9 @@ def _settings(
     settings: Mapping[str, Any],
 ) -> tuple[TrainConfig, Inputs]:
     """Separate settings, which can be written to a file, from objects."""
-    values = dict(settings)
+    values = {
+        name: str(value) if isinstance(value, Path) else value for name, value in settings.items()
+    }
     if isinstance(data, str | Path):
         values["data"] = str(data)
     if isinstance(method, str):
@@ -458,7 +237,7 @@ def _settings(
     name = str(values.get("network") or (config.network if config else ""))
     own_network = named_factory(name) if ":" in name else None
     if not isinstance(network, str | None):
-        own_network = _factory(network)
+        own_network = factory(network)
     goal: Objective | None = None
     if not isinstance(values.get("objective", ""), str | Path):
         goal = Objective.of(values.pop("objective"))
@@ -470,31 +249,6 @@ def _settings(
         images = open_data(data, exclude=config.exclude)
         config = replace(config, data=images.source)
     return config, Inputs(images, own_method, own_network, objective=goal)
-
-
-def named_factory(name: str) -> Callable[..., nn.Module]:
-    """Import the user's function ``my_module:make``, which returns a module.
-
-    It is called with ``num_classes`` if it has such a parameter.
-    """
-    make = import_name(name, kind="network")
-    if isinstance(make, nn.Module):
-        return _factory(make)  # type: ignore[return-value]
-    if not callable(make):
-        raise InputError(f"{name} is neither a module nor a function that returns one")
-    return make  # type: ignore[no-any-return]
-
-
-def _factory(network: nn.Module | Callable[[], nn.Module] | None) -> Callable[[], nn.Module] | None:
-    if isinstance(network, nn.Module):
-        module = copy.deepcopy(network)
-        return lambda: copy.deepcopy(module)
-    if network is not None and not callable(network):
-        raise InputError(
-            "network must be a name, a module, or a function that returns a module, but is "
-            f"{network!r}"
-        )
-    return network
 
 
 def folder_name(data: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from cosen.data.named import NAMED, data_root, digits, find_named, load_named
 from cosen.data.named.cifar import read_batch
@@ -146,10 +147,13 @@ def test_the_registry_needs_neither_torch_nor_sklearn():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_digits_span_the_whole_range():
-    images = load_named("digits").images.images
+def test_digits_are_those_of_scikit_learn_over_the_whole_range():
+    found, expected = load_named("digits"), load_digits()
+    images = found.images.images
     assert images.dtype == np.uint8
     assert (images.min(), images.max()) == (0, 255)
+    assert np.array_equal(images, (expected.images * (255 / 16)).round())
+    assert np.array_equal(found.labels, expected.target)
 
 
 @pytest.mark.parametrize(

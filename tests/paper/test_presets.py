@@ -4,8 +4,8 @@ import pytest
 
 from cosen.errors import InputError
 from cosen.methods.reweighting import Baseline
-from cosen.networks import NETWORKS
-from cosen.paper.presets import FEATURE_MINUTES, PRESETS, RUN_MINUTES, find_preset
+from cosen.networks import find_network
+from cosen.paper.presets import PRESETS, find_preset
 from cosen.paper.protocols import PROTOCOLS, protocol
 from cosen.training.run import check_config
 
@@ -19,8 +19,8 @@ def test_every_preset_has_settings_for_every_protocol(preset, name):
     assert (config.data, config.data_root, config.epochs) == (record.dataset, "here", 2)
     assert (config.imbalance, config.validation) == (record.imbalance, record.validation)
     assert config.objective == "balanced"
-    assert config.network in NETWORKS
-    assert config.weights == (None if config.network == "small-cnn" else "vgg.pth")
+    assert find_network(config.network)
+    assert config.weights == ("vgg.pth" if config.network in ("head", "paper") else None)
     assert ("VGG-16" in preset.needs(record)) == (config.weights is not None)
     assert preset.needs(record).startswith(record.dataset)
 
@@ -36,11 +36,13 @@ def test_the_presets_are_those_of_the_documentation():
         None,
         None,
     )
-    assert (cifar.network, cifar.size, cifar.weights) == ("head", 128, "vgg16")
-    assert (corals.network, corals.size, corals.epochs) == ("head", 128, 30)
+    assert (cifar.network, cifar.finetune, cifar.size) == ("tf_efficientnet_lite0", "none", 128)
+    assert (corals.network, corals.finetune, corals.size) == ("tf_efficientnet_lite0", "last", 224)
+    frozen = PRESETS["vgg16"].config(protocol("rsmas/standard"))
+    assert (frozen.network, frozen.size, frozen.weights) == ("head", 128, "vgg16")
     tuned = paper.config(protocol("mnist/odd-10"))
     assert (tuned.network, tuned.size, tuned.weights) == ("paper", 224, "vgg16")
-    assert (tuned.optimizer, tuned.schedule, tuned.augment) == ("sgd", "step", ())
+    assert (tuned.optimizer, tuned.schedule, tuned.augment) == ("sgd", "step", None)
 
 
 def test_timing_has_settings_of_its_own():
@@ -51,11 +53,13 @@ def test_timing_has_settings_of_its_own():
     assert (config.data, config.network, config.weights) == ("mit67", "paper", "vgg.pth")
 
 
-def test_times_are_known_for_every_dataset_of_the_cpu_preset():
+def test_times_are_known_for_every_dataset_of_the_presets_for_two_cores():
     for record in PROTOCOLS.values():
         assert PRESETS["cpu"].minutes(record, runs=2) > 0
+        assert PRESETS["vgg16"].minutes(record, runs=2) > 0
         assert PRESETS["paper"].minutes(record, runs=2) is None
-    assert set(RUN_MINUTES) - set(FEATURE_MINUTES) == {"mnist"}, "the only one without VGG-16"
+    vgg16 = PRESETS["vgg16"]
+    assert set(vgg16.run_minutes) - set(vgg16.feature_minutes) == {"mnist"}
 
 
 def test_an_unknown_preset_lists_the_choices():

@@ -123,7 +123,6 @@ def test_a_protocol_is_whole(name):
     assert record.dataset in DATASETS
     assert name.split("/")[0] == record.dataset.split(":")[0]
     assert record.validation == 0.05
-    assert record.augmentation == ()
     if "odd" in name or "even" in name:
         parity, percent = name.replace("/", "-").split("-")[-2:]
         share = int(percent) / 100

@@ -280,6 +280,7 @@ def test_on_a_head_the_linear_output_is_not_run(options, monkeypatch):
         *find_entries("MNISTexp", "mnist/odd-10"),
         *find_entries("Caltechexp", "caltech101/60-odd-10"),
     ]
+    options = replace(options, preset=PRESETS["vgg16"])
     reproduce(entries, replace(options, ablation=True))
     assert set(asked["small-cnn"]) - set(asked["head"]) == {LINEAR_OUTPUT}
     assert WITH_ERRORS in asked["head"]

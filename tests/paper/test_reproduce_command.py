@@ -103,10 +103,12 @@ def test_a_row_is_run_and_the_page_is_written(run, tmp_path):
 
     page = Path("docs/results.md")
     printed = run("results", "studies/reproduce")
-    assert "| Low rep. (10%) of odd digits | `baseline` |" in printed.stdout
+    assert "| MNIST, odd-10 | 97.6 |" in printed.stdout
     told = run("results", "studies/reproduce", f"--out={page}")
-    assert told.stdout == f"Results written to {page}\n"
+    details = page.with_name("results-cpu.md")
+    assert told.stdout == f"Results written to {page}\nResults written to {details}\n"
     assert printed.stdout in page.read_text()
+    assert "| Low rep. (10%) of odd digits | `baseline` |" in details.read_text()
 
 
 def test_a_study_with_other_settings_is_told_in_its_row(run, tmp_path):
@@ -175,7 +177,8 @@ def test_timing_is_printed_and_kept(run, tmp_path, monkeypatch, make_folder):
     assert done.returncode == 0, done.stderr
     assert "80.19" in done.stdout
     assert Path("studies/reproduce/cpu/timing/timing.json").exists()
-    assert "### timing" in run("results").stdout
+    assert run("results", "--out=page.md").returncode == 0
+    assert "## timing" in Path("page-cpu.md").read_text()
 
 
 MISTAKES = {

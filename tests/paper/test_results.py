@@ -1,5 +1,7 @@
 """The results page, from summaries with known numbers; and the timing comparison."""
 
+import json
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -9,6 +11,8 @@ from cosen.errors import InputError, RunError
 from cosen.methods import make_method, parse_method
 from cosen.methods.learned_costs import Cosen
 from cosen.paper import ablation
+from cosen.paper.overview import DATASETS, read_others, render_overview
+from cosen.paper.protocols import PROTOCOLS
 from cosen.paper.reproduce import find_entries
 from cosen.paper.results_page import (
     END,
@@ -30,6 +34,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 LINEAR = ablation.LINEAR_OUTPUT
+
+render = partial(render_results, preset="cpu")
 
 
 def summary_of(
@@ -154,18 +160,18 @@ def test_failed_methods_are_listed_with_their_reason():
         baseline=[97.6] * 2, cosen=[98.6] * 2, failures={"cosen-paper": {0: "no\nmemory."}}
     )
     assert "|  | `cosen-paper` | - | 98.6 | - | 42 | - | - | 0 |" in paper_table(rows(summary))
-    page = render_results([summary])
+    page = render([summary])
     assert MISSING in page
     row = "Low rep. (10%) of odd digits"
     assert f"| `cosen-paper` | {row} | 0 of 2 | no memory. |" in page
-    assert MISSING not in render_results([GOOD])
+    assert MISSING not in render([GOOD])
 
 
 def test_methods_that_failed_beside_the_alternatives_are_listed():
     summary = summary_of(
         baseline=[97.6] * 2, cosen=[98.6] * 2, crt=[98.0] * 2, failures={"smote": {0: "one image"}}
     )
-    page = render_results([summary])
+    page = render([summary])
     assert "| `smote` | mnist/odd-10 | 0 of 2 | one image |" in page
 
 
@@ -177,18 +183,18 @@ def test_parts_that_failed_are_listed_below_their_own_table():
         **{ablation.LEARNED_TAU: [98.0] * 2},
         failures={ablation.WITH_ERRORS: {0: "no memory"}},
     )
-    alternatives, parts = render_results([summary]).split("### What each part")
+    alternatives, parts = render([summary]).split("## What each part")
     assert f"| `{ablation.WITH_ERRORS}` | mnist/odd-10 | 0 of 2 | no memory |" in parts
-    assert ablation.WITH_ERRORS not in alternatives.split("### Against today")[1]
+    assert ablation.WITH_ERRORS not in alternatives.split("## Against today")[1]
 
 
 def test_methods_that_were_not_run_are_listed_and_rows_without_their_own_are_left_out():
-    assert "comp_fixedcost" not in render_results([GOOD]), "nothing but what MNISTexp has"
+    assert "comp_fixedcost" not in render([GOOD]), "nothing but what MNISTexp has"
     more = summary_of(
         baseline=[97.6] * 2, cosen_paper=[98.6] * 2, cosen=[98.6] * 2, fixed_h=[97.2] * 2
     )
-    page = render_results([more])
-    table, missing = page[page.index("### comp_fixedcost") :].split(MISSING)
+    page = render([more])
+    table, missing = page[page.index("## comp_fixedcost") :].split(MISSING)
     assert "|  | `fixed-h` | 97.20 ± 0.00 | 97.2 |" in table
     assert "| `fixed-s` |" not in table
     for method in ("fixed-s", "fixed-m"):
@@ -251,13 +257,13 @@ def test_the_page_shows_where_costs_were_cross_validated():
     plain = summary_of(baseline=[50] * 2, cosen_paper=[60, 61])
     options = {"cosen-paper": {"trials": 8}}
     tuned = plain.model_copy(update={"protocol": "mnist/odd-25", "options": options})
-    page = render_results([plain, tuned])
+    page = render([plain, tuned])
     assert "`cosen reproduce MNISTexp --row mnist/odd-10 --seeds 2`" in page
     assert "`cosen reproduce MNISTexp --row mnist/odd-25 --seeds 2 --trials 8`" in page
     assert "| `cosen-paper` | `baseline` | +10.50 ± 6.35 | +10.50 ± 6.35 |" in page.replace(
         "**", ""
     )
-    assert PAPERS not in render_results([summary_of(baseline=[50])])
+    assert PAPERS not in render([summary_of(baseline=[50])])
 
 
 def test_a_few_standard_errors_are_noise_with_a_few_seeds():
@@ -274,7 +280,7 @@ def test_a_few_standard_errors_are_noise_with_a_few_seeds():
 
 
 def test_only_parts_with_results_are_named():
-    page = render_results(
+    page = render(
         [
             summary_of(
                 baseline=[50] * 2,
@@ -283,7 +289,7 @@ def test_only_parts_with_results_are_named():
             )
         ]
     )
-    part = page[page.index("### What each part") :]
+    part = page[page.index("## What each part") :]
     described = [line.split(" | ") for line in part.splitlines() if line.startswith("| `")][:2]
     assert described[0] == [
         f"| `{ablation.LEARNED_MARGIN}`",
@@ -303,17 +309,17 @@ def test_on_a_head_the_linear_output_is_that_of_cosen_itself():
         cosen=[70] * 2,
         **{ablation.LEARNED_MARGIN: [65] * 2},
     )
-    page = render_results([whole, head])
-    told = page[page.index("### What each part") :]
+    page = render([whole, head])
+    told = page[page.index("## What each part") :]
     assert f"| `{LINEAR}` | 58.00 ± 0.00 | **70.00 ± 0.00** | 64.00 |" in told
-    assert f"| `{LINEAR}` |" not in render_results([head])
+    assert f"| `{LINEAR}` |" not in render([head])
     trained = summary_of(
         "mnist/even-10",
         baseline=[50] * 2,
         cosen=[60] * 2,
         **{ablation.LEARNED_MARGIN: [55] * 2},
     )
-    told = render_results([whole, trained])
+    told = render([whole, trained])
     assert f"| `{LINEAR}` | 58.00 ± 0.00 | - | - |" in told, "not the same where it is trained"
 
 
@@ -336,7 +342,7 @@ def test_the_linear_output_is_cosen_itself_on_frozen_features(learns_features):
 # The page
 
 
-PAPERS = "### What the paper's algorithm adds"
+PAPERS = "## What the paper's algorithm adds"
 
 
 def test_the_page_does_not_depend_on_the_order():
@@ -344,24 +350,28 @@ def test_the_page_does_not_depend_on_the_order():
         "mnist/even-10", baseline=[97, 98], cosen_paper=[98, 98], cosen=[98, 99], crt=[98, 97]
     )
     tuned = summary_of(preset="paper", baseline=[97], cosen_paper=[98], cosen=[98])
-    page = render_results([GOOD, others, tuned], {"cpu": timing()})
-    assert page == render_results([tuned, others, GOOD], {"cpu": timing()})
+    page = render([GOOD, others, tuned], timing())
+    assert page == render([tuned, others, GOOD], timing())
     headings = [line for line in page.splitlines() if line.startswith("#")]
     assert headings == [
-        *("## Preset `cpu`", "### MNISTexp", "### gnf", "### timing"),
-        *("### Against today's alternatives", PAPERS, "## Preset `paper`", "### MNISTexp"),
-        *("### gnf", PAPERS),
+        *("## MNISTexp", "## gnf", "## timing"),
+        *("## Against today's alternatives", PAPERS),
     ]
     assert "| method | mnist/even-10 | average |" in page, "only where there are alternatives"
-    assert "--row mnist/odd-10 --preset paper --seeds 1`" in page
-    assert render_results([]) == "\n"
+    assert "--preset" not in page
+    other = render([GOOD, others, tuned], preset="paper")
+    assert "--row mnist/odd-10 --preset paper --seeds 1`" in other
 
 
 def test_the_page_in_the_docs_is_what_the_summaries_give():
-    page = (DOCS / "results.md").read_text(encoding="utf-8")
-    written = page.split(START)[1].split(END)[0].strip()
-    kept = DOCS / "results"
-    assert written == render_results(read_summaries(kept), read_timings(kept)).strip()
+    kept = read_summaries(DOCS / "results")
+    timings = read_timings(DOCS / "results")
+    pages = {"results.md": render_overview(kept, read_others(DOCS / "results"))}
+    for preset in ("cpu", "vgg16"):
+        pages[f"results-{preset}.md"] = render(kept, timings.get(preset), preset=preset)
+    for name, wanted in pages.items():
+        page = (DOCS / name).read_text(encoding="utf-8")
+        assert page.split(START)[1].split(END)[0].strip() == wanted.strip()
 
 
 def test_the_generated_part_replaces_what_stood_between_the_markers(tmp_path):
@@ -377,6 +387,65 @@ def test_the_generated_part_replaces_what_stood_between_the_markers(tmp_path):
     with pytest.raises(InputError, match=r"results\.md has no place for the results"):
         write_page(page, "third")
     assert page.read_text() == "nothing generated"
+
+
+# The first page
+
+
+def test_the_first_page_has_the_papers_numbers_the_methods_and_the_parts():
+    odd = summary_of(
+        baseline=[97.0, 97.1, 97.2],
+        cosen=[98.6, 98.7, 98.8],
+        balanced_softmax=[98.0, 98.1, 98.2],
+        **{LINEAR: [98.1, 98.2, 98.3]},
+    )
+    even = summary_of(
+        "mnist/even-10",
+        baseline=[97.0, 97.1, 97.2],
+        cosen=[98.0, 98.1, 98.2],
+        balanced_softmax=[98.0, 98.1, 98.2],
+    )
+    corals = summary_of("rsmas/standard", baseline=[90.0, 91], cosen=[95.0, 96], crt=[93.0, 93])
+    page = render_overview([corals, odd, even])
+    lines = page.splitlines()
+    assert "| MNIST, odd-10 | 97.6 | 98.6 | 42 | 97.10 ± 0.10 | 98.70 ± 0.10 | 55.2 ± 1.9 |" in page
+    assert "| MNIST, even-10 | 97.1 | **98.4** |" in page
+    assert "| RSMAS, standard | - | - | - | 90.50 ± 0.71 |" in page
+    assert "averaged over 2 rows" in page, "only those with balanced softmax"
+    methods = [line for line in lines if line.startswith("| `")]
+    assert methods[0] == "| `cosen` | 98.4 | 98.4 | - | - | - |"
+    assert methods[1].startswith("| `balanced-softmax` | 98.1 | 98.1 | +0.30 ± 3.81 | 1 | 0 |")
+    assert methods[2].startswith("| `baseline` | 97.1 | 97.1 | +1.30 ± 3.81 | 2 | 0 |")
+    assert methods[3].startswith(f"| `cosen` | `{LINEAR}` | 1 | +0.50 | 1 | 0 |")
+    assert render_overview([]) == "\n"
+
+
+def test_other_data_stands_below(tmp_path):
+    assert read_others(tmp_path) == {}
+    for name, recalls in {"a": {"crt": 0.5, "cosen": 0.7}, "b": {"cosen": 0.8, "crt": 0.9}}.items():
+        folder = tmp_path / "unseen" / name
+        folder.mkdir(parents=True)
+        rows = [
+            {
+                "method": method,
+                "test": {
+                    "mean_recall": {"mean": recall, "deviation": 0.01, "count": 3},
+                    "accuracy": {"mean": 0.9, "deviation": 0.01, "count": 3},
+                },
+            }
+            for method, recall in recalls.items()
+        ]
+        (folder / "leaderboard.json").write_text(json.dumps({"rows": rows}))
+    lines = render_overview([], read_others(tmp_path)).splitlines()
+    assert lines[-3:] == [
+        "| --- | ---: | ---: | ---: |",
+        "| `cosen` | 70.0 ± 1.0 / 90.0 | 80.0 ± 1.0 / 90.0 | 75.0 |",
+        "| `crt` | 50.0 ± 1.0 / 90.0 | 90.0 ± 1.0 / 90.0 | 70.0 |",
+    ]
+
+
+def test_every_dataset_has_a_name_on_the_first_page():
+    assert {name.partition("/")[0] for name in PROTOCOLS} == set(DATASETS)
 
 
 # Timing
@@ -407,7 +476,7 @@ def timing(ratio=1.05):
 
 
 def test_timing_is_shown_beside_the_papers():
-    page = render_results([], {"cpu": timing()})
+    page = render([], timing())
     assert "| without costs | 20.00 | 1 | 71.87 | 1 |" in page
     assert "| cosen-paper | 21.00 | 1.050 | 80.19 | 1.116 |" in page
 

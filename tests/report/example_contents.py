@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 from cosen import functional as F
+from cosen.networks.activation_maps import map_picture
 from cosen.report.contents import read_contents
 from cosen.report.packing import pack
 from cosen.report.page import render
@@ -151,6 +152,7 @@ def build(names: list[str], *, samples: int, pictures: int, epochs: int, side: i
                 "image": picture(rng, side),
                 "width": side,
                 "height": side,
+                "map": map_picture(torch.rand(5, 5)) if i % 2 else "",
                 "name": f"test/{names[target[i]]}/{i:05d}.png",
                 "seed": 0,
                 "label": int(target[i]),
@@ -264,12 +266,28 @@ def build(names: list[str], *, samples: int, pictures: int, epochs: int, side: i
             "examples": pictures_of(right["chosen"] & right["baseline"])[:2],
             "note": "Test images of seed 0, rare classes first.",
         },
+        "labels": {
+            "problems": [
+                {
+                    "name": f"test/{names[label]}/{label}.png",
+                    "label": names[label],
+                    "suggested": names[(label + 1) % classes],
+                    "probability": 0.9,
+                    "picture": {"image": picture(rng, side), "width": side, "height": side}
+                    if label
+                    else None,
+                }
+                for label in range(min(classes, 20))
+            ],
+            "note": "Labels that the predictions of cosen contradict.",
+        },
         "tradeoff": {
             "samples": samples,
             "target": pack(target.astype(float)),
             "logits": pack(logits["chosen"]),
-            "log_frequencies": np.log(frequencies).tolist(),
-            "marks": [{"name": "training shares", "shift": -0.5}],
+            "offsets": (0.6 * np.log(frequencies) + rng.normal(size=classes) / 10).tolist(),
+            "log_shares": np.log(frequencies).tolist(),
+            "trained": 0.6,
             "note": "All test images of seed 0.",
         },
         "reliability": {
@@ -329,7 +347,7 @@ def hostile() -> dict:
         figure |= {"name": name, "chosen": name, "baseline": name}
     for curve in contents["curves"]:
         curve["name"] = HOSTILE[0]
-    for part in ("gallery", "tradeoff"):
+    for part in ("gallery", "labels", "tradeoff"):
         contents[part]["note"] = HOSTILE[2]
     contents["costs"]["method"] = contents["reliability"]["method"] = HOSTILE[1]
     return contents

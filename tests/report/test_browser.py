@@ -1,9 +1,7 @@
 """The page as users see and use it, in headless Chromium."""
 
 import re
-import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,30 +10,11 @@ import pytest
 from cosen.report.page import percent, points
 from report.example_contents import EXAMPLES, HOSTILE, contents_of, page_of, unpack
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTHS = (360, 768, 1280, 1920)
 SETTLED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 # one browser for all of these
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator:
-    """A headless Chromium; without one, tests are skipped."""
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="Playwright is not installed: install cosen[dev]"
-    )
-    executable = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if executable is None:
-        pytest.skip(f"no Chromium on the path (looked for {', '.join(BROWSERS)})")
-    with playwright.sync_playwright() as driver:
-        # Containers have neither user namespaces for the sandbox nor a large /dev/shm.
-        chromium = driver.chromium.launch(
-            executable_path=executable, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield chromium
-        chromium.close()
 
 
 class Pages:
@@ -186,22 +165,27 @@ def test_detail_fits_a_telephone(visit):
 @pytest.mark.parametrize("name", ["ten_classes", "many_classes"])
 def test_tradeoff_is_what_numpy_computes(visit, name):
     page = visit(name)
-    for shift in ("-2", "-0.35", "0", "0.6", "2"):
-        page.locator("#shift").fill(shift)
+    page.locator("#prior-reset").click()
+    settle(page)
+    check_tradeoff(page, contents_of(name), None)
+    for place in ("-0.5", "-0.35", "0", "0.6", "1", "1.5"):
+        page.locator("#prior").fill(place)
         settle(page)
-        check_tradeoff(page, contents_of(name), float(shift))
+        check_tradeoff(page, contents_of(name), float(place))
 
 
-def check_tradeoff(page, contents, shift: float) -> None:
+def check_tradeoff(page, contents, place: float | None) -> None:
     stored = contents["tradeoff"]
     logits, target = unpack(stored["logits"]), unpack(stored["target"]).round().astype(int)
-    decided = (logits - shift * np.array(stored["log_frequencies"])).argmax(1)
+    if place is not None:
+        logits = logits + stored["offsets"] - place * np.array(stored["log_shares"])
+    decided = logits.argmax(1)
     recalls = {
         label: float((decided[target == label] == label).mean())
         for label in range(len(contents["classes"]))
     }
     values = dict(
-        page.locator("#shift-table data").evaluate_all(
+        page.locator("#prior-table data").evaluate_all(
             "(all) => all.map((one) => [one.dataset.label, [Number(one.value), one.textContent]])"
         )
     )
@@ -223,33 +207,33 @@ def check_tradeoff(page, contents, shift: float) -> None:
 
 def test_tradeoff_chart_and_reset(visit):
     page, contents = visit("ten_classes"), contents_of("ten_classes")
-    page.locator("#shift-reset").click()
-    wait_until(page, "document.getElementById('shift-recalls').data")
+    page.locator("#prior-reset").click()
+    wait_until(page, "document.getElementById('prior-recalls').data")
     settle(page)
-    at_zero = page.locator("#shift-figures").inner_text()
-    page.locator("#shift").focus()
+    as_trained = page.locator("#prior-figures").inner_text()
+    page.locator("#prior").focus()
     for _ in range(8):
-        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowLeft")
     settle(page)
-    assert "+0.40, favours rare classes" in page.locator("#shift-value").inner_text()
-    moved = page.locator("#shift-figures").inner_text()
-    assert moved != at_zero
-    shown = page.evaluate("document.getElementById('shift-recalls').data.at(-1).y")
-    rows = page.locator("#shift-table data").evaluate_all(
+    assert "40 % of the way" in page.locator("#prior-value").inner_text()
+    moved = page.locator("#prior-figures").inner_text()
+    assert moved != as_trained
+    shown = page.evaluate("document.getElementById('prior-recalls').data.at(-1).y")
+    rows = page.locator("#prior-table data").evaluate_all(
         "(all) => all.map((one) => 100 * Number(one.value))"
     )
     assert shown == pytest.approx(rows)
-    line = page.evaluate("document.getElementById('shift-chart').layout.shapes[0].x0")
+    line = page.evaluate("document.getElementById('prior-chart').layout.shapes[0].x0")
     assert line == pytest.approx(0.4)
     wait_until(
         page,
-        "document.getElementById('shift-announced').textContent"
-        ".startsWith('Shift 0.40: overall accuracy')",
+        "document.getElementById('prior-announced').textContent"
+        ".includes('equal shares: overall accuracy')",
     )
-    page.locator("#shift-reset").click()
+    page.locator("#prior-reset").click()
     settle(page)
-    assert page.locator("#shift-figures").inner_text() == at_zero
-    assert page.locator("#shift-table tbody tr").count() == len(contents["classes"])
+    assert page.locator("#prior-figures").inner_text() == as_trained
+    assert page.locator("#prior-table tbody tr").count() == len(contents["classes"])
 
 
 def test_cost_slider_shows_the_epochs(visit):
@@ -635,7 +619,7 @@ def test_prints_whole_and_light(visit, visit_fresh, name):
     settle(page)
     assert page.evaluate("[...document.querySelectorAll('main .chart')].every((one) => one.data)")
     assert all(section.is_visible() for section in page.locator("section").all())
-    assert not page.locator("#shift").is_visible()
+    assert not page.locator("#prior").is_visible()
     assert not page.locator("#theme").is_visible()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     widths = page.locator("main .chart").evaluate_all("(all) => all.map((one) => one.layout.width)")
@@ -657,7 +641,7 @@ def test_without_scripts(visit_fresh):
     assert page.locator(".verdict").is_visible()
     assert page.locator("#class-table tbody tr").count() == 10
     assert page.locator(".leaderboard tbody tr").count() == 4
-    assert not page.locator("#shift").is_visible()
+    assert not page.locator("#prior").is_visible()
     assert not page.locator(".chart").first.is_visible()
 
 

@@ -213,7 +213,8 @@ def test_the_trade_off_decides_as_the_model_does(alone):
     assert found["samples"] == 8
     assert unpack(found["target"]).tolist() == list(TARGET)
     assert unpack(found["logits"]).argmax(1).tolist() == list(COSTLY)
-    np.testing.assert_allclose(np.exp(found["log_frequencies"]), np.array(TRAIN) / sum(TRAIN))
+    np.testing.assert_allclose(np.exp(found["log_shares"]), np.array(TRAIN) / sum(TRAIN))
+    assert len(found["offsets"]) == len(TRAIN)
     assert found["note"] == "cosen, seed 0: all 8 test images."
 
 

@@ -46,6 +46,7 @@ def test_gained_and_lost(tmp_path):
         "image": None,
         "width": 8,
         "height": 8,
+        "map": "",
         "name": "split/6.png",
         "seed": 0,
         "label": 2,

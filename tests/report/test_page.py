@@ -129,7 +129,7 @@ def test_loads_nothing(example):
 def test_carries_its_contents(example):
     contents, _, page = example
     carried = json.loads(page.scripts[0][1])
-    wanted = {name: value for name, value in contents.items() if name != "gallery"}
+    wanted = {name: value for name, value in contents.items() if name not in ("gallery", "labels")}
     assert carried == json.loads(json.dumps(wanted).replace(r"\udc80", r"\ufffd"))
     assert not set("<>&\u2028\u2029") & set(page.scripts[0][1])
 
@@ -139,8 +139,11 @@ def test_pictures_are_shown(example):
     gallery = contents["gallery"]
     shown = [one["src"] for one in page.all("img")]
     wanted = [*gallery["gained"], *gallery["lost"], *gallery["wrong"], *gallery["examples"]]
-    assert shown == [picture["image"] for picture in wanted]
-    assert all(one["alt"] for one in page.all("img"))
+    expected = [[one["image"]] + [one["image"], one["map"]] * bool(one["map"]) for one in wanted]
+    labels = [one["picture"] for one in contents["labels"]["problems"] if one["picture"]]
+    expected += [[one["image"]] for one in labels]
+    assert shown == [image for images in expected for image in images]
+    assert sum(bool(one["alt"]) for one in page.all("img")) == len(wanted) + len(labels)
 
 
 def test_headings_tables_and_identifiers_are_in_order(example):
@@ -176,7 +179,7 @@ def test_hostile_names_are_text():
 def test_sections_without_data_are_left_out():
     page = Page(page_of("lone_run"))
     shown = [one["id"] for one in page.all("section")]
-    wanted = ["verdict", "classes", "confusion", "curves", "pictures", "provenance"]
+    wanted = ["verdict", "classes", "confusion", "curves", "pictures", "labels", "provenance"]
     assert shown == wanted
     assert [one["href"] for one in page.all("a")][1:] == [f"#{section}" for section in wanted]
 
@@ -185,7 +188,7 @@ def test_sections_of_a_study():
     shown = [one["id"] for one in Page(page_of("ten_classes")).all("section")]
     assert shown == [
         *("verdict", "leaderboard", "classes", "confusion", "costs"),
-        *("curves", "pictures", "tradeoff", "reliability", "provenance"),
+        *("curves", "pictures", "labels", "tradeoff", "reliability", "provenance"),
     ]
 
 

@@ -224,7 +224,9 @@ def test_logits_far_below_lose_no_precision_for_the_others(tmp_path):
     found = read_contents(tmp_path / "run")["tradeoff"]
     values = unpack(found["logits"])
     assert values.argmax(1).tolist() == list(COSTLY)
-    assert values[1].tolist() == pytest.approx([0, -0.01, -0.01], abs=2e-3)
+    assert values[1].tolist() == pytest.approx(
+        [0, -0.005, -0.005], abs=2e-3
+    )  # at a temperature of 2
 
 
 # Packed numbers

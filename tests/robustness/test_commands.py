@@ -322,7 +322,7 @@ def test_a_killed_worker_of_a_comparison(tmp_path):
     out = tmp_path / "study"
     command = ["compare", "digits", "--epochs=10000", "--methods=baseline", "--seeds=1"]
     process = subprocess.Popen(
-        [*COSEN, *command, "--workers=1", f"--out={out}"],
+        [*COSEN, *command, "--workers=2", f"--out={out}"],  # one thread per worker
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given
 
 from cosen.errors import RunError
+from cosen.inference.evaluate_run import stored_metrics
 from cosen.report import write_report
 from cosen.training import checksums
 from cosen.training.config import TrainConfig
-from cosen.training.evaluate_run import stored_metrics
 from cosen.training.model_file import load_model
 from cosen.training.run import train_run
 from cosen.training.run_folder import RunFolder

@@ -16,7 +16,7 @@ PROGRAM = """
 import json
 from sklearn.utils.estimator_checks import check_estimator
 from cosen.sklearn import CosenClassifier
-models = [CosenClassifier(), CosenClassifier("H", epochs=10), CosenClassifier(None, epochs=10)]
+models = [CosenClassifier(costs, epochs=10) for costs in ("adaptive", "H", None)]
 expected = {
     "check_sample_weight_equivalence_on_dense_data":
     "A weight of 2 and a sample that occurs twice differ: samples are drawn in mini-batches, and "

@@ -94,6 +94,9 @@ LOSSES = {
     "draws": (nn.CrossEntropyLoss(), np.array([1.0, 9.0]), [0, -math.log(9)]),
     "balanced": (cosen.BalancedSoftmaxLoss([90, 10], tau=0.5), None, [0, -math.log(3)]),
     "adaptive": (cosen.AdaptiveCosts([90, 10], margin=2.0), None, [0, -math.log(9)]),
+    "weighting": (cosen.AdaptiveCosts([90, 10], weighting=1.0), None, [0, -math.log(9)]),
+    "half": (cosen.AdaptiveCosts([90, 10], weighting=0.5), None, [0, -math.log(9)]),
+    "held out": (cosen.AdaptiveCosts([90, 10], offsets=[-1.0, 1.0]), None, [0, -math.log(9)]),
     "costs": (
         cosen.CostSensitiveCrossEntropyLoss([[1.0, 0.5], [1.0, 0.5]]),
         None,
@@ -130,5 +133,5 @@ def test_shares_of_unlabelled_images_are_estimated():
 
 @pytest.mark.parametrize("logits", [draw(5, SHARES)[0], torch.zeros(1000, 3)], ids=["few", "same"])
 def test_shares_that_images_do_not_determine_are_refused(logits):
-    with pytest.raises(InputError, match="images do not determine the class shares"):
+    with pytest.raises(InputError, match="do not determine the class shares"):
         estimate_shares(logits.double().softmax(1), torch.ones(3).double() / 3)

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 
 from cosen.__main__ import app
 from cosen.data.cache_folder import CacheFolder
+from cosen.errors import RunError
 from cosen.networks.vgg import VGG16Features
 from cosen.training.run_folder import RunFolder
 from run_contents import cost_steps
@@ -149,12 +150,19 @@ def test_a_mistake_in_several_processes_ends_all_of_them(tmp_path):
     assert "Traceback" not in errors
 
 
-def test_a_folder_in_use_is_refused_before_processes_start(tmp_path):
-    with RunFolder(tmp_path / "run").in_use():
-        process = cosen("digits", "--devices=2", "--device=cpu", f"--out={tmp_path / 'run'}")
-        _, errors = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert errors.count("in use by another process") == 1
+@pytest.fixture
+def no_processes(monkeypatch):
+    """Starting a worker is a failure."""
+    monkeypatch.setattr("cosen.devices.run_locally", lambda *_, **__: pytest.fail("it started"))
+
+
+def test_a_folder_in_use_is_refused_before_processes_start(tmp_path, no_processes):
+    command = ["train", "digits", "--devices=2", "--device=cpu", f"--out={tmp_path / 'run'}"]
+    with (
+        RunFolder(tmp_path / "run").in_use(),
+        pytest.raises(RunError, match="in use by another process"),
+    ):
+        app(command, standalone_mode=False)
 
 
 FAILS_IN_ONE = """
@@ -185,10 +193,8 @@ def test_one_process_that_fails_ends_the_others(tmp_path):
     assert RunFolder(tmp_path / "run").history()[-1].epoch == 1
 
 
-def test_a_folder_with_a_run_is_refused_before_processes_start(tmp_path):
-    quick = ["digits", "--epochs=1", "--device=cpu", f"--out={tmp_path / 'run'}"]
-    app(["train", *quick], standalone_mode=False)
-    process = cosen(*quick, "--devices=2")
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert "already holds a run" in errors
+def test_a_folder_with_a_run_is_refused_before_processes_start(tmp_path, no_processes):
+    quick = ["train", "digits", "--epochs=1", "--device=cpu", f"--out={tmp_path / 'run'}"]
+    app(quick, standalone_mode=False)
+    with pytest.raises(RunError, match="already holds a run"):
+        app([*quick, "--devices=2"], standalone_mode=False)

@@ -24,7 +24,7 @@ from cosen.training.finetuning import (
     with_defaults,
 )
 from cosen.training.loop import Callbacks, LoopSettings, learning_rate
-from cosen.training.task import _choose_network
+from cosen.training.network_choice import choose_network
 from cosen.training.tuning import tune
 from small_study import run_here
 
@@ -42,6 +42,15 @@ def photos(tmp_path_factory):
             pixels[20:60, 20:60, colour] += 100
             Image.fromarray(pixels).save(root / name / f"{number:02d}.png")
     return root
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """Settings of a network with few parameters, for tests that do not depend on its size."""
+    network = build_network("test_efficientnet", num_classes=3, size=(32, 32))
+    path = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
+    save_file(network.module.state_dict(), path)
+    return {"network": "test_efficientnet", "weights": str(path)}
 
 
 @pytest.fixture
@@ -76,16 +85,18 @@ def test_every_mode_trains_predicts_and_exports(train, photos, tmp_path, mode):
     for row, prediction in zip(logits, predicted, strict=True):
         # float16 activations are close to the float32 ones of predict
         assert prediction.top[0].probability == pytest.approx(float(row.max()), abs=0.02)
-    if mode != "light":  # the same structure as all
+    if mode == "last":  # the other modes are exported below, with a tiny network
         assert run.export(tmp_path / "model.onnx").largest_difference < 1e-3
+        hub = run.export(tmp_path / "hub")  # checked with timm if the output layer is linear
+        assert (hub.path / "config.json").exists() == (record.head.output == "linear")
     run.report(tmp_path / "report.html")
     assert run.evaluate(photos).samples == 44
 
 
 @pytest.mark.training
 @pytest.mark.parametrize("mode", MODES)
-def test_every_mode_resumes_bit_for_bit(train, tmp_path, mode):
-    settings = {"finetune": mode, "method": "cosen", "epochs": 3}
+def test_every_mode_resumes_bit_for_bit_and_exports(train, tiny, tmp_path, mode):
+    settings = {"finetune": mode, "method": "cosen", "epochs": 3, **tiny}
     whole = train("whole", **settings)
 
     def stop(record):
@@ -100,6 +111,8 @@ def test_every_mode_resumes_bit_for_bit(train, tmp_path, mode):
         assert torch.equal(tensor, expected[name]), name
     assert resumed.metrics == whole.metrics
     assert resumed.record.head.output == whole.record.head.output
+    if mode in ("none", "all"):  # the structure of light is that of all
+        assert whole.export(tmp_path / "model.onnx").largest_difference < 1e-3
 
 
 @pytest.mark.training
@@ -133,9 +146,9 @@ def test_what_each_mode_changes(train):
     "method",
     ["baseline", "balanced-softmax", "ldam-drw", "crt", "logit-adjustment", "smote", "wsvm"],
 )
-def test_methods_of_every_kind(train, mode, method):
+def test_methods_of_every_kind(train, tiny, mode, method):
     options = {"neighbours": 2} if method == "smote" else {}
-    run = train(finetune=mode, method=method, options=options)
+    run = train(finetune=mode, method=method, options=options, **tiny)
     assert 0 <= run.metrics.mean_recall <= 1
     assert (run.record.seconds or 0) > 0
 
@@ -159,7 +172,7 @@ def test_photographs_start_from_pretrained_weights_by_default(photos, tmp_path):
 )
 def test_the_default_network(shape, network, size):
     data = from_arrays(np.zeros((4, *shape), np.uint8), np.array([0, 0, 1, 1]))
-    name, preprocess, _ = _choose_network(TrainConfig(), data, is_own=False)
+    name, preprocess, _ = choose_network(TrainConfig(), data, is_own=False)
     assert (name, preprocess.height) == (network, size)
 
 

@@ -14,7 +14,7 @@ from cosen.errors import DataError
 from cosen.methods import Setting, make_method
 from cosen.training.config import TrainConfig
 from cosen.training.finetuning import with_defaults
-from cosen.training.head_search import DECAYS, EPOCHS, choose_head, fit_head
+from cosen.training.head_search import DECAYS, EPOCHS, choose_head, fit_head, recall_error
 from cosen.training.records import HeadRecord
 
 pytestmark = pytest.mark.training
@@ -115,6 +115,51 @@ def test_a_method_that_fails_in_a_fold_gets_the_default(noisy, caplog):
     assert head.errors == {}
     assert (head.output, head.weight_decay) == ("linear", DECAYS[0])
     assert "not cross-validated, its default is used: too few samples" in caplog.text
+
+
+def test_learned_costs_also_get_offsets(noisy):
+    features, pool, setting = noisy
+    assert choose(noisy).offsets is None
+    assert choose(noisy, "cosen").offsets is not None
+    fixed = replace(CONFIG, head="linear", weight_decay=0.01)
+    head = choose(noisy, "cosen", fixed)
+    assert len(head.errors) == 1, "classes are balanced, so weights would change nothing"
+    assert head.offsets is not None
+    method = make_method("cosen", {"learn_tau": True})
+    assert choose_head(method, features, pool, setting, fixed).offsets is None
+
+
+def test_learned_costs_try_class_weights(noisy):
+    features, pool, setting = noisy
+    uneven = replace(setting, class_counts=torch.tensor([80, 30, 10]))
+    head = choose_head(make_method("cosen"), features, pool, uneven, CONFIG)
+    assert len(head.errors) == 2 * len(DECAYS) + 1
+    weighted = {label: error for label, error in head.errors.items() if "class weights" in label}
+    assert len(weighted) == len(DECAYS)
+    assert set(weighted.values()) != set(head.errors.values()) - set(weighted.values())
+    fixed = make_method("cosen", {"weighting": 1})
+    head = choose_head(fixed, features, pool, uneven, CONFIG)
+    assert not any("class weights" in label for label in head.errors)
+
+
+def test_large_data_needs_fewer_folds(monkeypatch):
+    """Folds are added until the error is known well enough."""
+    asked = []
+    monkeypatch.setattr(
+        "cosen.training.head_search._held_out_outputs",
+        lambda _, parts, *__, **___: (
+            asked.append(len(parts[2].target)) or (torch.randn(9, 2), torch.arange(9) % 2)
+        ),
+    )
+    for samples, folds in ((60, 3), (9000, 1)):
+        labels = np.arange(samples) % 2
+        pool = from_arrays(np.zeros((samples, 4, 4), np.uint8), labels)
+        setting = Setting(pool.class_counts, ("a", "b"), Objective.of("balanced"))
+        asked.clear()
+        fixed = replace(CONFIG, head="linear", weight_decay=0.01)
+        choose_head(make_method("cosen"), torch.zeros(samples, 3), pool, setting, fixed)
+        assert asked == [samples // 3] * folds
+    assert recall_error(np.array([1250, 1250])) == pytest.approx(0.01)
 
 
 def test_the_objective_decides(noisy):

@@ -41,6 +41,7 @@ def test_a_run_writes_everything_that_later_commands_need(finished_run):
     assert cost_steps(run)[0]["costs"].shape == (10, 10)
     test, metrics = run.predictions()["test"], run.metrics().test
     assert len(run.image_names().test) == len(test.target) == metrics.samples
+    assert len(run.image_names().train) == record.prepared.class_counts.train.sum()
     accuracy = (test.logits.argmax(1) == test.target).float().mean()
     assert metrics.accuracy == pytest.approx(float(accuracy), abs=1e-6)
     assert list((run.path / "tensorboard").iterdir())
@@ -323,6 +324,7 @@ def test_the_head_trains_on_cached_features(quick_train, make_folder, tmp_path, 
         raise AssertionError("features were computed again")
 
     monkeypatch.setattr(VGG16Features, "forward", forbidden)
+    monkeypatch.setattr("cosen.training.thumbnails.find_map_layer", lambda *_: None)
     quick_train("second", **settings)
 
 
@@ -337,6 +339,7 @@ def test_with_all_but_the_output_frozen_features_are_cached(quick_train, monkeyp
         return original(self, images)
 
     monkeypatch.setattr(SmallCNN, "forward", forward)
+    monkeypatch.setattr("cosen.training.thumbnails.find_map_layer", lambda *_: None)
     run = quick_train(epochs=5, freeze="features", imbalance=None)
     samples = 1797 + run.metrics().val.samples + run.metrics().test.samples
     assert sum(seen) == samples, "once for the cache, once for the final evaluation"

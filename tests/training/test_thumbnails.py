@@ -32,7 +32,7 @@ def decoded(thumbnail):
     return image
 
 
-def write(folder, labels, predicted, class_counts, *, pixels=None, rows=None):
+def write(folder, labels, predicted, class_counts, *, pixels=None, rows=None, **options):
     """Write the pictures of a test split; without pixels, image 3 has the brightness 3."""
     run, labels = RunFolder(folder), np.asarray(labels)
     folder.mkdir(exist_ok=True)
@@ -42,7 +42,8 @@ def write(folder, labels, predicted, class_counts, *, pixels=None, rows=None):
         pixels += (np.arange(len(pixels)) % 256).astype(np.uint8)[:, None, None, None]
     names = tuple(map(str, range(len(class_counts))))
     test = LabelledImages(ImageArray(pixels), rows, labels, names, "photos")
-    write_thumbnails(run, pixels, test, predicted=np.asarray(predicted), class_counts=class_counts)
+    predicted = np.asarray(predicted)
+    write_thumbnails(run, pixels, test, predicted=predicted, class_counts=class_counts, **options)
     return read_thumbnails(run)
 
 
@@ -60,6 +61,8 @@ def test_a_run_keeps_wrong_images_and_some_of_each_class(finished_runs):
     for row in (wrong[0], right[-1]):
         pixels = task.decoded.pixels[task.splits.test.rows[row]]
         np.testing.assert_array_equal(np.asarray(decoded(found[row])), pixels[..., 0])
+    assert all(found[row].map.startswith("data:image/png;base64,") for row in wrong[:3])
+    assert not found[right[0]].map
     assert (run.path / FILE).stat().st_size < 150_000
 
 
@@ -67,6 +70,21 @@ def test_a_method_without_a_model_keeps_pictures_too(quick_train):
     run = quick_train(epochs=1, method="wrf", options={"trees": 5})
     assert read_thumbnails(run)
     assert read_thumbnails(RunFolder(run.path / "baseline"))
+
+
+def test_wrong_images_of_all_classes_have_maps(tmp_path, monkeypatch):
+    monkeypatch.setattr(thumbnails, "MOST_MAPS", 4)
+    labels, asked = [0] * 8 + [1] * 2, []
+
+    def maps(rows):
+        asked.extend(rows.tolist())
+        return [f"map of {row}" for row in rows]
+
+    found = write(tmp_path, labels, [2] * 10, [8, 2, 1], rows=np.arange(10) + 5, maps=maps)
+    assert len(asked) == 4
+    assert {13, 14} < set(asked)  # the rare class
+    assert {row + 5 for row, one in found.items() if one.map} == set(asked)
+    assert found[8].map == "map of 13"
 
 
 def test_rows_of_the_test_split_are_found_in_the_store(tmp_path):

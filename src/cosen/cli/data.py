@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,29 +15,60 @@ def inspect(
     data: options.Data = None,
     data_root: options.DataRoot = None,
     exclude: options.Exclude = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(help="Run or study on this data: find wrong labels by its predictions."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for label-problems.csv and .html; default: that of --run."),
+    ] = None,
+    groups: Annotated[
+        Path | None,
+        typer.Option(help="Write a CSV to train on, which keeps near-duplicates in one split."),
+    ] = None,
     json_: options.Json = False,
 ) -> None:
-    """Summarise a dataset and list problems to fix before training.
+    """Summarise a dataset and list problems to fix.
 
     Examples:
 
         cosen inspect photos/
+
+        cosen inspect photos/ --run runs/photos
+
+        cosen inspect photos/ --groups photos.csv
 
         cosen inspect lesions.csv --exclude unknown
 
         cosen inspect mnist --data-root ~/data --json
     """
     import cosen
+    from cosen.errors import InputError
+    from cosen.report.label_page import CSV, PAGE
 
+    if out is not None and run is None:
+        raise InputError("--out is for label problems, which need a run: give --run")
+    folder = out or run
     with Display(quiet=json_) as display:
         inspection = cosen.inspect(
             data or "digits",
             data_root=data_root,
             exclude=exclude or (),
+            run=run,
+            out=folder,
+            groups=groups,
             progress=partial(display.progress, READING),
             quiet=True,
         )
-    typer.echo(json.dumps(inspection.as_json(), indent=2) if json_ else str(inspection))
+    files = [] if folder is None else [str(folder / CSV), str(folder / PAGE)]
+    files += [] if groups is None else [str(groups)]
+    if json_:
+        typer.echo(json.dumps({**inspection.as_json(), "files": files}, indent=2))
+    else:
+        typer.echo(str(inspection))
+        if files:
+            typer.echo(f"Wrote {' and '.join(files)}")
 
 
 def fetch(

@@ -1,12 +1,13 @@
-"""Commands that use a finished run: evaluate, predict, export, report."""
+"""Commands that use a finished run: evaluate, predict, serve, export, report."""
 
 import csv
 import io
 import json
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,7 +16,7 @@ from cosen.cli.display import READING, Display, print_metrics
 
 if TYPE_CHECKING:
     import cosen
-    from cosen.training.predict import Prediction
+    from cosen.inference.predict import Prediction
 
 
 def evaluate(
@@ -55,8 +56,8 @@ def evaluate(
     """
     import cosen
     from cosen.errors import InputError
-    from cosen.training.evaluate_run import stored_metrics
-    from cosen.training.predict import parse_prior
+    from cosen.inference.evaluate_run import stored_metrics
+    from cosen.inference.predict import parse_prior
 
     options.find_modules_here(network or "")
     loaded = _load(run, network, ensemble=ensemble)
@@ -70,7 +71,8 @@ def evaluate(
         for flag in [name for name, value in flags.items() if value]:
             raise InputError(f"{flag} is for other data: give DATA, or remove {flag}")
         goal = None if objective is None else finished.objective(objective)
-        metrics = stored_metrics(finished.path, goal, shares, decide)
+        validation_runs = loaded.validation_runs if isinstance(loaded, cosen.Study) else ()
+        metrics = stored_metrics(finished.path, goal, shares, decide, validation_runs)
         shown = metrics.test
         plain = {"run": str(run), **metrics.model_dump(mode="json")}
     else:
@@ -92,6 +94,8 @@ def evaluate(
     if json_:
         typer.echo(json.dumps(plain, indent=2))
     else:
+        if decide is not None and decide != "probability":
+            typer.echo("Without --decide, for the most probable classes:")
         prepared = finished.record.prepared
         print_metrics(shown, prepared.class_names, prepared.class_counts.train)
 
@@ -109,10 +113,7 @@ def predict(
     decide: options.Decide = None,
     ensemble: options.Ensemble = False,
     tta: options.Tta = None,
-    misclassification_costs: Annotated[
-        Path | None,
-        typer.Option(help="CSV of costs, row = true class: minimise the expected cost."),
-    ] = None,
+    misclassification_costs: options.MisclassificationCosts = None,
     calibration: Annotated[
         bool,
         typer.Option("--calibration/--no-calibration", help="Calibrate the probabilities."),
@@ -140,7 +141,7 @@ def predict(
     """
     from cosen.errors import InputError, escape_controls
     from cosen.files import write_text
-    from cosen.training.predict import parse_prior
+    from cosen.inference.predict import parse_prior
 
     if out is not None and out.suffix.lower() not in (".csv", ".json"):
         raise InputError(f"--out must be a .csv or .json file, but is {out}")
@@ -220,23 +221,39 @@ def _as_csv(predictions: "list[Prediction]") -> str:
 
 def export(
     run: options.Run,
-    out: Annotated[Path, typer.Argument(help="The .onnx file to write.")] = Path("model.onnx"),
+    out: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A .onnx, .pt or .torchscript file, or a new folder; default: model.onnx.",
+            show_default=False,
+        ),
+    ] = None,
+    format: Annotated[
+        Literal["onnx", "torchscript", "hub"] | None,
+        typer.Option(help="Default: what the name says. hub is a folder for Hugging Face."),
+    ] = None,
+    card: Annotated[
+        bool,
+        typer.Option("--card", help="Also write a model card (.md); a folder always has one."),
+    ] = False,
     network: options.OwnNetwork = None,
     json_: options.Json = False,
 ) -> None:
-    """Export a model to ONNX, and check it against PyTorch.
+    """Export a model to ONNX, TorchScript or a folder for the hub, and check it against PyTorch.
 
-    The graph takes images in [0, 1], in batches of any size, and returns logits. Its metadata has
-    the class names, the image size and the temperature.
+    Files take images in [0, 1], in batches of any size, and return logits. Their metadata has the
+    class names, the image size and the temperature. timm and cosen can load a folder.
 
     Examples:
 
         cosen export runs/lesions lesions.onnx
-    """
-    import cosen
 
+        cosen export runs/lesions lesions.pt --card
+
+        cosen export studies/lesions lesions --format hub
+    """
     options.find_modules_here(network or "")
-    check = cosen.Run(run, network=network).export(out)
+    check = _load(run, network, ensemble=False).export(out, format=format, card=card)
     if json_:
         typer.echo(json.dumps(check.as_json()))
         return
@@ -245,6 +262,62 @@ def export(
         f"Wrote {check.path}; its logits match PyTorch on batches of {sizes} images "
         f"(largest difference {check.largest_difference:.1e})"
     )
+    if check.note:
+        typer.echo(check.note)
+    if check.card is not None:
+        typer.echo(f"Model card: {check.card}; complete the parts that are marked as to fill in")
+    if check.format == "hub":
+        words = ["hf", "upload", f"USER/{check.path.name}", str(check.path), "."]
+        typer.echo(f"Upload: {shlex.join(words)}")
+
+
+def serve(
+    run: options.Run,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one.")] = 8000,
+    prior: options.Prior = None,
+    decide: options.Decide = None,
+    misclassification_costs: options.MisclassificationCosts = None,
+    ensemble: options.Ensemble = False,
+    tta: options.Tta = None,
+    max_images: Annotated[int, typer.Option(min=1, help="Images in a request.")] = 64,
+    max_mb: Annotated[int, typer.Option(min=1, help="Size of a request in MB.")] = 100,
+    max_seconds: Annotated[float, typer.Option(min=0.1, help="Time for a request.")] = 60.0,
+    device: options.Device = None,
+    network: options.OwnNetwork = None,
+) -> None:
+    """Serve a model on this machine: a page for the browser, and predictions by HTTP.
+
+    Open the printed address, and drop images on the page. Programs send images to /predict; /docs
+    describes this. The server has no passwords: by default only this machine can reach it.
+
+    Examples:
+
+        cosen serve runs/lesions
+
+        cosen serve studies/lesions --ensemble --prior train
+
+        curl -F images=@photo.jpg http://127.0.0.1:8000/predict
+    """
+    from cosen.serving import app as serving
+
+    options.find_modules_here(network or "")
+    limits = serving.Limits(max_images=max_images, max_bytes=max_mb * 2**20, seconds=max_seconds)
+    hosts = None if host in serving.EVERYWHERE else (host, *serving.LOOPBACK)
+    application = _load(run, network, ensemble=ensemble).app(
+        **({"ensemble": True} if ensemble else {}),
+        name=run.resolve().name,
+        prior=prior or "",
+        decide=decide or "probability",
+        misclassification_costs=misclassification_costs,
+        flip=tta is not None,
+        limits=limits,
+        device=device or "auto",
+        hosts=hosts,
+    )
+    if host not in serving.LOOPBACK:
+        typer.echo("cosen: anyone who can reach this address can use the model", err=True)
+    serving.serve(application, host=host, port=port, announce=typer.echo)
 
 
 def report(

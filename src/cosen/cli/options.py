@@ -57,6 +57,10 @@ Prior = Annotated[
         "or cat=0.1,dog=0.9. Default: the outputs as they are."
     ),
 ]
+MisclassificationCosts = Annotated[
+    Path | None,
+    typer.Option(help="CSV of costs, row = true class: minimise the expected cost."),
+]
 Network = Annotated[
     str | None,
     typer.Option(help="Network: a name (cosen network), my_module:make, or auto."),
@@ -87,7 +91,7 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any other setting: NAME=VALUE; may be repeated."),
 ]
-Run = Annotated[Path, typer.Argument(help="Run folder.", show_default=False)]
+Run = Annotated[Path, typer.Argument(help="Run or study folder.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from zipfile import BadZipFile, ZipFile
 
 from cosen.comparing.jobs import Job, Message, Outcome, Schedule, reason_for, run_job
-from cosen.comparing.processes import thread_variables, usable_cores
+from cosen.comparing.processes import limit_threads, thread_variables, usable_cores
 from cosen.errors import DataError, InputError, RunError
 
 LAST_STARTED = Path("/tmp/ray/ray_current_cluster")  # Ray looks up "auto" here
@@ -163,10 +163,9 @@ def _run_on_node(
     job: Job, out: bytes | None, reads: list[bytes], messages: Any
 ) -> tuple[str | None, bytes | None]:
     """Run a job on a node of the cluster; return the reason if it fails, and its folder."""
-    import torch
     from ray.exceptions import RayError
 
-    torch.set_num_threads(1)
+    limit_threads(1)
     reason: str | None = None
 
     def send(message: Message) -> None:

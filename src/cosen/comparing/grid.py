@@ -31,13 +31,14 @@ from cosen.methods import (
     parse_method,
 )
 from cosen.methods.reweighting import Baseline
+from cosen.networks.device import resolve_device
 from cosen.training.config import TrainConfig
 from cosen.training.context import make_setting
 from cosen.training.loop import Callbacks
 from cosen.training.model_file import OWN, make_network
 from cosen.training.run import Inputs, check_config, train_run
 from cosen.training.run_folder import RunFolder
-from cosen.training.task import Task, make_task, resolve_device
+from cosen.training.task import Task, make_task
 
 DEFAULT_METHODS = ("baseline", "fixed-h", "cosen", "class-weights", "balanced-softmax", "smote")
 """The methods that are compared by default."""

@@ -121,6 +121,12 @@ def thread_variables(threads: int) -> dict[str, str]:
     return dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
+def limit_threads(threads: int) -> None:
+    """Limit torch, if the modules of a job import it: it may ignore the environment."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
+
+
 def _start_worker(threads: int) -> _Worker:
     """Start a worker as a new program: it does not import the ``__main__`` of this one."""
     program = (
@@ -195,9 +201,6 @@ def serve(*, threads: int) -> None:
         os._exit(1)  # ends a worker that runs a job: the parent is gone
 
     Thread(target=receive, daemon=True).start()
-    import torch
-
-    torch.set_num_threads(threads)
     lock = Lock()  # a job may report from several threads
 
     def send(message: Message) -> None:
@@ -209,15 +212,16 @@ def serve(*, threads: int) -> None:
             os._exit(1)  # the parent is gone
 
     while (package := packages.get()) is not None:
-        _run_package(*package, send)
+        _run_package(*package, threads, send)
         del package
         gc.collect()  # free memory for the next job
 
 
-def _run_package(name: str, package: bytes, send: Callable[[Message], None]) -> None:
+def _run_package(name: str, package: bytes, threads: int, send: Callable[[Message], None]) -> None:
     try:
         job: Job = pickle.loads(package)
     except Exception as error:  # for example a module that cannot be imported
         send(Outcome(name, reason_for(error)))
     else:
+        limit_threads(threads)
         run_job(job, send)

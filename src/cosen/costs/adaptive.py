@@ -1,10 +1,12 @@
 """Costs with two learned numbers, τ and m, each learned from the whole validation split.
 
-log ξ[p, n] = −τ log w_n − m (n_min / n_p)^¼ [n = p] + κ log g(R[p, n])
+log ξ[p, n] = −τ (1 − ω) log w_n − b_n − m (n_min / n_p)^¼ [n = p] + κ log g(R[p, n])
 
 w_n is the importance of class n for the objective. If all classes are equally important, w_n is
 1/h_n and the first term is τ log h_n. C² costs cannot be learned from the few validation samples of
-a rare class, but τ and m can, because every sample contributes to them.
+a rare class, but τ and m can, because every sample contributes to them. The offsets b_n, if given,
+come from all training samples: see :mod:`cosen.costs.offsets`. With ω > 0, samples also have the
+weight w_p^ω: with ω = 1 importance is a weight instead of a cost.
 """
 
 import math
@@ -77,7 +79,10 @@ class AdaptiveCosts(LearnedCosts):
         objective: What the validation error measures, see :class:`~cosen.costs.Objective`.
             It sets the importance of each class. With ``"overall"`` frequencies have no effect.
         tau: Initial τ, 0 to 3.
-        learn_tau: Whether τ is learned.
+        learn_tau: Whether τ is learned. None learns it if no offsets are given.
+        offsets: What held-out outputs of each class lack, b, shape ``(C,)``.
+        weighting: ω, the share of the importance that is a weight of the sample instead of a cost,
+            0 to 1.
         margin: Fixed m; None learns it.
         margin_scale: Factor for a learned m. Use 1 for unbounded logits, which can grow to reach
             any margin, and 3 for cosines times 16 (:class:`~cosen.networks.CosineOutput`).
@@ -99,6 +104,8 @@ class AdaptiveCosts(LearnedCosts):
 
     state_names = ("tau", "margin")
     frequency_term: Tensor
+    offsets: Tensor | None
+    weight: Tensor | None
     rarity: Tensor
     error_term: Tensor | None
 
@@ -108,7 +115,9 @@ class AdaptiveCosts(LearnedCosts):
         *,
         objective: Objective | str | Numbers = "balanced",
         tau: float = 1.0,
-        learn_tau: bool = True,
+        learn_tau: bool | None = None,
+        offsets: Numbers | None = None,
+        weighting: float = 0.0,
         margin: float | None = None,
         margin_scale: float = 1.0,
         errors: float = 0.0,
@@ -123,11 +132,12 @@ class AdaptiveCosts(LearnedCosts):
         check_not_negative(margin_scale, name="margin_scale")
         if tau > MAX_TAU:
             raise InputError(f"tau must be at most {MAX_TAU:g}, but is {tau:g}")
-        if not isinstance(learn_tau, bool):
+        if not isinstance(learn_tau, bool | None):
             raise InputError(f"learn_tau must be true or false, but is {learn_tau!r}")
-        check_number(cost_lr, name="cost_lr")
-        if not 0 <= cost_lr <= 1:
-            raise InputError(f"cost_lr must lie in [0, 1], but is {cost_lr}")
+        for name, share in (("cost_lr", cost_lr), ("weighting", weighting)):
+            check_number(share, name=name)
+            if not 0 <= share <= 1:
+                raise InputError(f"{name} must lie in [0, 1], but is {share}")
         counts = as_numbers(class_counts, name="class_counts").float()
         check_class_vector(counts, name="class_counts")
         super().__init__(
@@ -138,9 +148,13 @@ class AdaptiveCosts(LearnedCosts):
             ignore_index=ignore_index,
         )
         importance = self.objective.class_importance(counts).log()
-        self.register_buffer("frequency_term", importance.mean() - importance)
+        self.register_buffer("frequency_term", (1 - weighting) * (importance.mean() - importance))
+        weight = (weighting * (importance - importance.mean())).exp() if weighting else None
+        self.register_buffer("weight", weight, persistent=False)
+        self.register_buffer("offsets", _checked_offsets(offsets, len(counts)), persistent=False)
         self.register_buffer("rarity", (counts.min() / counts) ** 0.25)
-        self.tau, self.learn_tau = tau, learn_tau
+        self.tau = tau
+        self.learn_tau = offsets is None if learn_tau is None else learn_tau
         self.learn_margin, self.margin = margin is None, margin or 0.0
         self.margin_scale = margin_scale
         self.errors = errors
@@ -159,7 +173,9 @@ class AdaptiveCosts(LearnedCosts):
         check_same_device(self.frequency_term, logits, name="costs", other="logits")
         source = self.frequency_term if self.error_term is None else self.error_term
         margins = self._unless_changed("costs", source, self._margins, self.tau, self.margin)
-        return margin_cross_entropy(batch, margins, label_smoothing=self.label_smoothing)
+        return margin_cross_entropy(
+            batch, margins, weight=self.weight, label_smoothing=self.label_smoothing
+        )
 
     def _margins(self) -> Margins:
         row, diagonal = self._row_and_diagonal()
@@ -170,7 +186,10 @@ class AdaptiveCosts(LearnedCosts):
 
     def _row_and_diagonal(self) -> tuple[Tensor, Tensor]:
         """Return log ξ of each output, and what is added for the true class."""
-        return self.tau * self.frequency_term, -self.margin * self.rarity
+        row = self.tau * self.frequency_term
+        if self.offsets is not None:
+            row = row - self.offsets
+        return row, -self.margin * self.rarity
 
     @torch.no_grad()
     def step(
@@ -235,6 +254,15 @@ class AdaptiveCosts(LearnedCosts):
         if len(set(left)) == 1:  # the bias is so strong that no change has an effect yet
             return float(changes[-1])
         return float(changes[left.index(min(left))])
+
+
+def _checked_offsets(offsets: Numbers | None, classes: int) -> Tensor | None:
+    if offsets is None:
+        return None
+    found = as_numbers(offsets, name="offsets").float()
+    if found.shape != (classes,) or not bool(found.isfinite().all()):
+        raise InputError(f"offsets must be {classes} finite numbers, one for each class")
+    return found
 
 
 def costs_of(row: Tensor, diagonal: Tensor, error_term: Tensor | None = None) -> Tensor:

@@ -242,6 +242,23 @@ class Preprocess:
         """Smallest (width, height) to decode an image at without losing sharpness."""
         return (math.ceil(2 * self.width / self.share), math.ceil(2 * self.height / self.share))
 
+    def box(self, size: tuple[int, int]) -> tuple[float, float, float, float]:
+        """Return the part of an image of (width, height) that is used: left, top, right, bottom.
+
+        With ``"pad"`` it is larger than the image.
+
+        Example:
+            >>> Preprocess(100, 100).box((400, 200))
+            (100.0, 0.0, 300.0, 200.0)
+        """
+        if self.fit == "stretch":
+            return (0.0, 0.0, float(size[0]), float(size[1]))
+        ratios = (self.width / size[0], self.height / size[1])
+        scale = max(ratios) / self.share if self.fit == "crop" else min(ratios)
+        width, height = self.width / scale, self.height / scale
+        left, top = (size[0] - width) / 2, (size[1] - height) / 2
+        return (left, top, left + width, top + height)
+
     def __call__(self, image: Image.Image) -> np.ndarray:
         """Convert an image to uint8, shape ``(height, width, channels)``."""
         mode = "L" if self.channels == 1 else "RGB"
@@ -254,16 +271,12 @@ class Preprocess:
         wanted, how = (self.width, self.height), Image.Resampling[self.interpolation.upper()]
         if self.fit == "stretch":
             return image.resize(wanted, how)
-        ratios = (self.width / image.width, self.height / image.height)
         if self.fit == "crop":
-            scale = max(ratios) / self.share
-            box_width, box_height = self.width / scale, self.height / scale
-            left = max(0.0, (image.width - box_width) / 2)  # rounding may make it negative
-            top = max(0.0, (image.height - box_height) / 2)
-            right, bottom = min(left + box_width, image.width), min(top + box_height, image.height)
-            box = (left, top, right, bottom)
-            return image.resize(wanted, how, box=box)
-        scale = min(ratios)
+            left, top, right, bottom = self.box(image.size)
+            # rounding may have left the image
+            inside = (max(0.0, left), max(0.0, top), min(right, image.width))
+            return image.resize(wanted, how, box=(*inside, min(bottom, image.height)))
+        scale = min(self.width / image.width, self.height / image.height)
         inner = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
         padded = Image.new(image.mode, wanted)
         corner = ((self.width - inner[0]) // 2, (self.height - inner[1]) // 2)

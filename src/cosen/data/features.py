@@ -17,7 +17,7 @@ from cosen.data.cache_folder import CacheFolder, cannot_write, key_of, replacing
 from cosen.data.decoding import Progress
 from cosen.data.image_cache import DecodedImages
 from cosen.errors import InputError
-from cosen.networks.precision import Precision, autocast, resolve_precision
+from cosen.networks.device import Precision, autocast, resolve_precision
 
 SHARD = 1024
 """Images per shard: at most this many are computed again after an interruption."""

@@ -1,18 +1,22 @@
 """Inspect a dataset: summarise it and list problems to fix before training."""
 
+import csv
 import hashlib
+import io
 import math
 from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from cosen.data.decoding import Progress, in_threads, opened_image
 from cosen.data.labelled import LabelledImages
+from cosen.data.near_duplicates import Appearance, appearance, near_duplicate_groups
 from cosen.data.stores import ImageFiles, printable
-from cosen.errors import BrokenImageError
+from cosen.errors import BrokenImageError, InputError
 
 SMALL_FOR_VALIDATION = 4
 """Smallest class that can give two images for validation."""
@@ -22,12 +26,12 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Images with the same pixels.
+    """Images with the same pixels, or near-duplicates.
 
     Attributes:
         names: The images.
         classes: The class of each image.
-        parts: The split of each image, ``""`` if the source has no splits.
+        parts: The split of each image, ``""`` if it is in none.
     """
 
     names: tuple[str, ...]
@@ -36,11 +40,30 @@ class Duplicates:
 
     @property
     def cross_splits(self) -> bool:
-        return len(set(self.parts)) > 1
+        return len({*self.parts} - {""}) > 1
 
     @property
     def conflict(self) -> bool:
         return len(set(self.classes)) > 1
+
+
+@dataclass(frozen=True)
+class LabelProblem:
+    """An image whose label is probably wrong.
+
+    Attributes:
+        image: Its name.
+        label: Its class.
+        suggested: The most probable class.
+        probability: Of the suggested class.
+        label_probability: Of its own class.
+    """
+
+    image: str
+    label: str
+    suggested: str
+    probability: float
+    label_probability: float
 
 
 @dataclass(frozen=True)
@@ -59,10 +82,14 @@ class Inspection:
         num_sizes: Number of different sizes.
         size_range: Smallest and largest side in pixels.
         duplicates: Groups of images with the same pixels.
+        near_duplicates: Groups of images that look the same, but have different pixels.
         too_small: Classes with fewer than four training images.
         broken: Files that cannot be decoded, with the reasons.
         animated: Files with several frames; only the first is used.
         suggestions: Recommended actions, most important first.
+        label_problems: Images whose label the predictions of a run contradict, the most suspicious
+            first; None without a run.
+        held_out: Number of images with such predictions; None without a run.
     """
 
     source: str
@@ -75,10 +102,13 @@ class Inspection:
     num_sizes: int
     size_range: tuple[int, int]
     duplicates: tuple[Duplicates, ...]
+    near_duplicates: tuple[Duplicates, ...]
     too_small: tuple[str, ...]
     broken: dict[str, str]
     animated: tuple[str, ...]
     suggestions: tuple[str, ...]
+    label_problems: tuple[LabelProblem, ...] | None = None
+    held_out: int | None = None
 
     @property
     def leaks(self) -> tuple[Duplicates, ...]:
@@ -86,9 +116,24 @@ class Inspection:
         return tuple(group for group in self.duplicates if group.cross_splits)
 
     @property
+    def near_leaks(self) -> tuple[Duplicates, ...]:
+        """Near-duplicates in more than one split."""
+        return tuple(group for group in self.near_duplicates if group.cross_splits)
+
+    @property
     def conflicts(self) -> tuple[Duplicates, ...]:
         """Duplicates in more than one class."""
         return tuple(group for group in self.duplicates if group.conflict)
+
+    @property
+    def near_conflicts(self) -> tuple[Duplicates, ...]:
+        """Near-duplicates in more than one class."""
+        return tuple(group for group in self.near_duplicates if group.conflict)
+
+    @property
+    def _other_near_duplicates(self) -> tuple[Duplicates, ...]:
+        across = (*self.near_leaks, *self.near_conflicts)
+        return tuple(group for group in self.near_duplicates if group not in across)
 
     @property
     def _has_splits(self) -> bool:
@@ -97,7 +142,7 @@ class Inspection:
     def as_json(self) -> dict[str, Any]:
         """Convert to plain values, for ``--json``."""
         plain = asdict(self)
-        for name in ("leaks", "conflicts"):
+        for name in ("leaks", "conflicts", "near_leaks", "near_conflicts"):
             plain[name] = [asdict(group) for group in getattr(self, name)]
         return plain
 
@@ -110,33 +155,52 @@ class Inspection:
             f"imbalance     largest class {self.imbalance_ratio:.1f} times the smallest; "
             f"as diverse as {self.effective_classes:.1f} equal classes",
             f"image sizes   {self._size_summary()}",
-            f"duplicates    {self._duplicate_summary()}",
+            f"duplicates    {self._summary_of('duplicates', self.duplicates)}",
         ]
+        if self.near_duplicates:
+            near = self._summary_of("near-duplicates", self.near_duplicates)
+            lines.append(f"              {near}")
         if self.groups is not None:
             lines.append(f"groups        {self.groups}, each kept in one split")
-        for title, found in (("splits", self.leaks), ("classes", self.conflicts)):
+        for title, sign, found in (
+            ("Duplicates across splits", "=", self.leaks),
+            ("Duplicates across classes", "=", self.conflicts),
+            ("Near-duplicates across splits", "~", self.near_leaks),
+            ("Near-duplicates across classes", "~", self.near_conflicts),
+            ("Other near-duplicates", "~", self._other_near_duplicates),
+        ):
             if found:
-                lines.append(f"Duplicates across {title}:")
-            lines += ["  " + " = ".join(group.names) for group in found[:MOST_SHOWN]]
+                lines.append(f"{title}:")
+            lines += ["  " + f" {sign} ".join(group.names) for group in found[:MOST_SHOWN]]
             if len(found) > MOST_SHOWN:
                 lines.append(f"  and {len(found) - MOST_SHOWN} more (--json lists all)")
+        if self.label_problems is not None:
+            lines += self._label_table(self.label_problems)
         if self.broken:
             lines.append("Broken files:")
             lines += [f"  {name}: {reason}" for name, reason in self.broken.items()]
         return "\n".join(lines + [f"- {suggestion}" for suggestion in self.suggestions])
 
-    def _count_table(self) -> list[str]:
-        from rich.cells import cell_len  # some characters are two cells wide
+    def _label_table(self, problems: tuple[LabelProblem, ...]) -> list[str]:
+        lines = [f"Labels to check: {len(problems)} of {self.held_out} images with predictions"]
+        if not problems:
+            return lines
+        rows = [
+            [one.image, one.label, one.suggested, f"{100 * one.probability:.0f} %"]
+            for one in problems[:MOST_SHOWN]
+        ]
+        table = _aligned([["image", "label", "suggested", "probability"], *rows])
+        lines += [f"  {line}" for line in table]
+        if len(problems) > MOST_SHOWN:
+            lines.append(f"  and {len(problems) - MOST_SHOWN} more")
+        return lines
 
+    def _count_table(self) -> list[str]:
         all_ = "no split" if self._has_splits else "images"
         table = [["class", *(all_ if part == "all" else part for part in self.counts)]]
         for label, name in enumerate(self.class_names):
             table.append([name, *(str(counts[label]) for counts in self.counts.values())])
-        first, *widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
-        return [
-            "  ".join([name + " " * (first - cell_len(name)), *map(str.rjust, counts, widths)])
-            for name, *counts in table
-        ]
+        return _aligned(table, right=len(self.counts))
 
     def _size_summary(self) -> str:
         if self.num_sizes == 1:
@@ -146,19 +210,36 @@ class Inspection:
         shown = ", ".join(f"{width} x {height} ({n})" for (width, height), n in self.sizes)
         return f"{self.num_sizes} sizes, sides {low} to {high}; most common {shown}"
 
-    def _duplicate_summary(self) -> str:
-        if not self.duplicates:
+    def _summary_of(self, name: str, groups: tuple[Duplicates, ...]) -> str:
+        if not groups:
             return "none"
-        number = len(self.duplicates)
-        across_splits = f"{len(self.leaks) or 'none'} across splits, " * self._has_splits
+        leaks = sum(group.cross_splits for group in groups)
+        conflicts = sum(group.conflict for group in groups)
+        across_splits = f"{leaks or 'none'} across splits, " * self._has_splits
         return (
-            f"{number} group{'s' * (number > 1)} of duplicates, {across_splits}"
-            f"{len(self.conflicts) or 'none'} across classes"
+            f"{len(groups)} group{'s' * (len(groups) > 1)} of {name}, {across_splits}"
+            f"{conflicts or 'none'} across classes"
         )
 
 
+def _aligned(table: list[list[str]], *, right: int = 1) -> list[str]:
+    """Return lines of a table; the last columns are aligned to the right."""
+    from rich.cells import cell_len  # some characters are two cells wide
+
+    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
+    left = len(widths) - right
+    return [
+        "  ".join(
+            cell + space if place < left else space + cell
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            for space in [" " * (width - cell_len(cell))]
+        )
+        for row in table
+    ]
+
+
 def inspect_data(data: LabelledImages, *, progress: Progress | None = None) -> Inspection:
-    """Decode every image once; count classes and sizes, and find broken files and duplicates.
+    """Decode every image once; count classes and sizes, find broken files and duplicates.
 
     Args:
         data: The dataset.
@@ -183,7 +264,9 @@ def inspect_data(data: LabelledImages, *, progress: Progress | None = None) -> I
     trained = counts.get("train" if data.parts is not None else "all", np.zeros(data.num_classes))
     present = trained[trained > 0]
     shares = present / max(1, present.sum())
-    duplicates = _find_duplicates(data, parts, looks)
+    same, similar = _same_images(looks)
+    duplicates = tuple(_duplicates(data, parts, positions) for positions in same)
+    near_duplicates = tuple(_duplicates(data, parts, positions) for positions in similar)
     too_small = tuple(
         name
         for name, count in zip(data.class_names, trained, strict=True)
@@ -209,13 +292,48 @@ def inspect_data(data: LabelledImages, *, progress: Progress | None = None) -> I
         num_sizes=len(sizes),
         size_range=(min(sides, default=0), max(sides, default=0)),
         duplicates=duplicates,
+        near_duplicates=near_duplicates,
         too_small=too_small,
         broken=broken,
         animated=animated,
         suggestions=tuple(
-            _suggestions(data, duplicates, too_small, broken, animated, imbalance_ratio)
+            _suggestions(
+                data, duplicates, near_duplicates, too_small, broken, animated, imbalance_ratio
+            )
         ),
     )
+
+
+def grouped_csv(data: LabelledImages, inspection: Inspection) -> str:
+    """Return a CSV of all images in which duplicates and near-duplicates have the same group.
+
+    Groups of the data stay together. Splits are left out: they may separate the new groups.
+    """
+    if not isinstance(data.images, ImageFiles):
+        raise InputError(f"groups are for image files, but {data.source} has none")
+    parent: dict[object, object] = {}
+
+    def root(member: object) -> object:
+        while (above := parent.get(member, member)) != member:
+            member = above
+        return member
+
+    names = [printable(name) for name in data.names]
+    for group in (*inspection.duplicates, *inspection.near_duplicates):
+        for name in group.names[1:]:
+            parent[root(name)] = root(group.names[0])
+    if data.groups is not None:
+        for name, own in zip(names, data.groups.tolist(), strict=True):
+            parent[root(name)] = root(("group", own))
+    numbers: dict[object, int] = {}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["path", "label", "group"])
+    for name, row, label in zip(names, data.rows, data.labels, strict=True):
+        path = data.images.paths[row].absolute()
+        number = numbers.setdefault(root(name), len(numbers))
+        writer.writerow([path, data.class_names[label], number])
+    return text.getvalue()
 
 
 @dataclass(frozen=True)
@@ -224,6 +342,7 @@ class _Look:
 
     size: tuple[int, int] | None = None
     pixels: bytes | None = None  # their digest
+    appearance: Appearance | None = None
     animated: bool = False
     problem: str | None = None
 
@@ -240,30 +359,36 @@ def _look(data: LabelledImages, row: int) -> _Look:
         # a damaged later frame does not matter: only the first is used
         with suppress(BrokenImageError), opened_image(data.images.paths[row]) as file:
             animated = bool(getattr(file, "is_animated", False))
-    return _Look(image.size, digest.digest(), animated)
+    return _Look(image.size, digest.digest(), appearance(image), animated)
 
 
-def _find_duplicates(
-    data: LabelledImages, parts: np.ndarray, looks: list[_Look]
-) -> tuple[Duplicates, ...]:
-    same = defaultdict(list)
+def _same_images(looks: list[_Look]) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the positions of images with the same pixels, and of those that look the same."""
+    by_pixels = defaultdict(list)
     for position, look in enumerate(looks):
         if look.pixels is not None:
-            same[look.pixels].append(position)
-    return tuple(
-        Duplicates(
-            names=tuple(printable(data.names[position]) for position in positions),
-            classes=tuple(data.class_names[data.labels[position]] for position in positions),
-            parts=tuple(str(parts[position]) for position in positions),
-        )
-        for positions in same.values()
-        if len(positions) > 1
+            by_pixels[look.pixels].append(position)
+    contents = [positions for positions in by_pixels.values() if looks[positions[0]].appearance]
+    seen = [looks[positions[0]].appearance for positions in contents]
+    similar = near_duplicate_groups([one for one in seen if one is not None])
+    return (
+        [positions for positions in by_pixels.values() if len(positions) > 1],
+        [sorted(chain(*(contents[number] for number in group))) for group in similar],
+    )
+
+
+def _duplicates(data: LabelledImages, parts: np.ndarray, positions: list[int]) -> Duplicates:
+    return Duplicates(
+        names=tuple(printable(data.names[position]) for position in positions),
+        classes=tuple(data.class_names[data.labels[position]] for position in positions),
+        parts=tuple(str(parts[position]) for position in positions),
     )
 
 
 def _suggestions(
     data: LabelledImages,
     duplicates: tuple[Duplicates, ...],
+    near_duplicates: tuple[Duplicates, ...],
     too_small: tuple[str, ...],
     broken: dict[str, str],
     animated: tuple[str, ...],
@@ -282,6 +407,20 @@ def _suggestions(
     elif duplicates and data.groups is None:
         copies = sum(len(group.names) - 1 for group in duplicates)
         suggested.append(f"Copies of other images: {copies}; a random split may separate them.")
+    near_conflicts = sum(group.conflict for group in near_duplicates)
+    if near_conflicts:
+        suggested.append(f"Near-duplicates in more than one class: {near_conflicts}; check them.")
+    near_leaks = sum(group.cross_splits for group in near_duplicates)
+    if near_leaks:
+        suggested.append(
+            f"Near-duplicates in more than one split: {near_leaks}; remove them from one split, or "
+            "train on the CSV that --groups FILE.csv writes: it keeps them together."
+        )
+    elif near_duplicates and data.parts is None and data.groups is None:
+        suggested.append(
+            f"Groups of near-duplicates: {len(near_duplicates)}; a random split may separate them. "
+            "--groups FILE.csv writes a CSV to train on, which keeps them together."
+        )
     if too_small:
         suggested.append(
             f"Classes with fewer than {SMALL_FOR_VALIDATION} training images, too few to validate "

@@ -136,26 +136,18 @@ class Margins:
 
     def added(self, outputs: Tensor, classes: Tensor, *, scale: float = 1.0) -> Tensor:
         """Add the margins to outputs ``(K, C)`` times ``scale``, of true classes ``(K,)``."""
+        is_eager = not is_traced()  # a transform cannot change a new matrix in place
         if self.row is None:
-            return torch.add(self.of_classes(classes).to(outputs.dtype), outputs, alpha=scale)
-        outputs = torch.add(self.row.to(outputs.dtype), outputs, alpha=scale)
-        if self.diagonal is None:
-            return outputs
-        index = classes[:, None]
-        return outputs.scatter_add(1, index, self.diagonal[index].to(outputs.dtype))
-
-    def new_sum(self, outputs: Tensor, classes: Tensor, *, scale: float = 1.0) -> Tensor:
-        """As :meth:`added`, with one new matrix and no gradient."""
-        if self.row is None:
-            rows = self.of_classes(classes)
-            if rows.dtype == outputs.dtype:
+            rows = self.of_classes(classes).to(outputs.dtype)
+            if is_eager:
                 return rows.add_(outputs, alpha=scale)
-            return torch.add(rows.to(outputs.dtype), outputs, alpha=scale)
+            return torch.add(rows, outputs, alpha=scale)
         total = torch.add(self.row.to(outputs.dtype), outputs, alpha=scale)
-        if self.diagonal is not None:
-            index = classes[:, None]
-            total.scatter_add_(1, index, self.diagonal.take(index).to(outputs.dtype))
-        return total
+        if self.diagonal is None:
+            return total
+        index = classes.unsqueeze(1)
+        of_true = self.diagonal.take(index).to(outputs.dtype)
+        return (total.scatter_add_ if is_eager else total.scatter_add)(1, index, of_true)
 
     @property
     def requires_grad(self) -> bool:
@@ -203,14 +195,14 @@ def margin_cross_entropy(
         )
 
     def with_gradient(outputs: Tensor, classes: Tensor) -> WithGradient:
-        table, index = margins.new_sum(outputs, classes, scale=scale), classes.unsqueeze(1)
+        table, index = margins.added(outputs, classes, scale=scale), classes.unsqueeze(1)
         of_true = table.gather(1, index)
         torch.softmax(table, 1, out=table)
         won = table.gather(1, index)
-        table.scatter_(1, index, won - 1)
-        losses = won.log_().neg_()
-        if not (is_moderate(of_true.add_(losses)) and losses.amax().item() < UNDERFLOW):
+        losses = won.log().neg_()
+        if not (is_moderate(of_true) and losses.amax().item() < UNDERFLOW):
             return None  # the sum of the exponentials or a share is not exact, or NaN
+        table.scatter_(1, index, won.sub_(1))
         return losses.squeeze(1), table if scale == 1 else table.mul_(scale)
 
     is_fused = not (label_smoothing or margins.requires_grad or margins is NO_MARGINS)

@@ -163,7 +163,11 @@ class ClassLoss:
 
 
 class _Fused(torch.autograd.Function):
-    """A reduced loss with a stored gradient; second derivatives use the plain loss."""
+    """A reduced loss with a stored gradient.
+
+    The first backward pass scales this gradient in place: new memory would take longer than the
+    computation. Later passes and second derivatives use the plain loss.
+    """
 
     @staticmethod
     def forward(
@@ -175,22 +179,25 @@ class _Fused(torch.autograd.Function):
         plain: Callable[[Tensor, Tensor], Tensor],
         reduction: Reduction,
     ) -> Tensor:
-        ctx.save_for_backward(outputs, classes, table)
-        ctx.plain, ctx.reduction = plain, reduction
+        ctx.save_for_backward(outputs, classes)
+        ctx.table, ctx.plain, ctx.reduction = table, plain, reduction
         return _reduce(losses, reduction)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        outputs, classes, table = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            loss = _reduce(ctx.plain(outputs, classes), ctx.reduction)
-            (result,) = torch.autograd.grad(loss, outputs, gradient, create_graph=True)
+        outputs, classes = ctx.saved_tensors
+        table, ctx.table = ctx.table, None
+        is_differentiable = torch.is_grad_enabled()
+        if table is None or is_differentiable:
+            with torch.enable_grad():
+                loss = _reduce(ctx.plain(outputs, classes), ctx.reduction)
+            (result,) = torch.autograd.grad(loss, outputs, gradient, create_graph=is_differentiable)
             return result, *NOTHING
         if ctx.reduction == "mean":
             gradient = gradient / len(classes)
         elif ctx.reduction == "none":
             gradient = gradient.unsqueeze(1)
-        return table * gradient, *NOTHING
+        return table.mul_(gradient), *NOTHING
 
 
 NOTHING = (None,) * 5

@@ -33,7 +33,9 @@ class Cosen(NetworkMethod):
 
     Args:
         output: ``"cosine"``, ``"linear"`` or ``"auto"``.
-        options: Options of :class:`~cosen.AdaptiveCosts`.
+        options: Options of :class:`~cosen.AdaptiveCosts`. On pretrained features, costs start from
+            held-out errors: offsets of the classes that are fitted when the output layer is
+            cross-validated. Then τ is not learned. A given ``learn_tau`` uses no offsets.
     """
 
     name = "cosen"
@@ -50,6 +52,8 @@ class Cosen(NetworkMethod):
                 )
         _check(self.name, options, AdaptiveCosts, besides=["output"])
         self.output, self.options = output, options
+        self.weightings = (0.0,) if "weighting" in options else (0.0, 1.0)
+        self.uses_offsets = not {"learn_tau", "offsets"} & set(options)
         self.keeps_linear_output = output == "linear"
         AdaptiveCosts([1, 1], **options)  # raises for bad values
 
@@ -61,7 +65,9 @@ class Cosen(NetworkMethod):
         counts = setting.class_counts
         has_cosines = setting.has_cosine_output or self.cosine_scale(setting) is not None
         wider = {"margin_scale": COSINE_MARGIN} if has_cosines else {}
-        return AdaptiveCosts(counts, objective=setting.objective, **{**wider, **self.options})
+        known = {"offsets": setting.offsets} if self.uses_offsets else {}
+        options = {**wider, **known, "weighting": setting.weighting, **self.options}
+        return AdaptiveCosts(counts, objective=setting.objective, **options)
 
 
 class CosenPaper(NetworkMethod):

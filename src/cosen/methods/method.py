@@ -42,6 +42,9 @@ class Setting:
         seed: Seed for random choices of the method.
         learns_features: Whether a network of cosen is trained from images with no layer frozen.
         has_cosine_output: Whether the output layer on pretrained features has cosines.
+        weighting: Share of the importance of classes that is a weight of samples instead of a cost.
+        offsets: What held-out outputs on pretrained features lack by class, shape ``(C,)``; None
+            if they were not cross-validated.
         baseline: Outputs of the baseline for the validation images, if the method starts from the
             baseline.
     """
@@ -52,6 +55,8 @@ class Setting:
     seed: int = 0
     learns_features: bool = False
     has_cosine_output: bool = False
+    weighting: float = 0.0
+    offsets: Tensor | None = None
     baseline: Outputs | None = None
 
 
@@ -141,10 +146,15 @@ class NetworkMethod(Method):
     Attributes:
         retrains_output: Whether only the output layer of the baseline is trained again.
         keeps_linear_output: Whether the output layer must be linear, because it is adjusted.
+        uses_offsets: Whether it uses ``offsets`` of its :class:`Setting`.
+        weightings: Values of ``weighting`` of its :class:`Setting` that are compared when the
+            output layer is chosen.
     """
 
     retrains_output: ClassVar[bool] = False
     keeps_linear_output: bool = False
+    uses_offsets: bool = False
+    weightings: tuple[float, ...] = (0.0,)
 
     def make_loss(self, setting: Setting) -> nn.Module:
         """Return the loss of logits and targets. It may be :class:`~cosen.AdaptiveCosts`."""

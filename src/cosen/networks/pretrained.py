@@ -8,7 +8,7 @@ import copy
 import hashlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -41,8 +41,14 @@ COUNTER = "num_batches_tracked"
 LEAST_SIZE = 32
 """Smallest image side: pretrained networks reduce images 32 times."""
 
-PREFIXES = ("backbone.network.module.", "backbone.module.", "network.module.")
+PREFIXES = (
+    *("backbone.network.lower.module.", "backbone.network.upper.module."),
+    *("backbone.network.module.", "backbone.module.", "network.module."),
+)
 """What the names in a run's model begin with, before those of timm."""
+
+HEAD = "network.output."
+"""What the names of an output layer on features begin with in a run's model."""
 
 TITLES = {EMBEDDED: "EfficientNet-Lite0"}
 
@@ -279,6 +285,47 @@ def _timm_name(key: str) -> str:
     return key.removeprefix(prefix)
 
 
+def timm_state(weights: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    """Return the weights of a run's model under the names of timm, as one network.
+
+    The output layer that was trained on features replaces the one of the network.
+    """
+    output = str(_config(name)["classifier"])
+    own = {key: value for key, value in weights.items() if key.startswith(HEAD)}
+    body = {_timm_name(key): value for key, value in weights.items() if key not in own}
+    return body | {f"{output}.{key.removeprefix(HEAD)}": value for key, value in own.items()}
+
+
+def hub_config(
+    name: str, class_names: Sequence[str], size: tuple[int, int], **inputs: Any
+) -> dict[str, Any]:
+    """Return ``config.json`` of a folder that timm can load.
+
+    Args:
+        name: The network.
+        class_names: The names of its outputs.
+        size: Height and width of the images.
+        inputs: ``mean``, ``std``, ``interpolation``, ``crop_pct`` and ``crop_mode``.
+    """
+    config, classes = _config(name), len(class_names)
+    kept = ("first_conv", "classifier", "pool_size", "fixed_input_size")
+    return {
+        "architecture": name.partition(".")[0],
+        "num_classes": classes,
+        "label_names": list(class_names),
+        "model_args": _size_options(name, size),
+        "pretrained_cfg": {key: config[key] for key in kept if key in config}
+        | {"num_classes": classes, "input_size": (3, *size), **inputs},
+    }
+
+
+def hub_name(name: str) -> str | None:
+    """Return the repository on the hub that the default weights of a network come from, if any."""
+    if name == EMBEDDED:  # from a package
+        return None
+    return _config(name).get("hf_hub_id")
+
+
 def load_body(network: Network, source: Network) -> None:
     """Copy all weights except those of the output layer from a network of the same kind."""
     output = f"module.{source.output_name}."
@@ -421,11 +468,7 @@ def split(network: Network) -> tuple[nn.Module, Network]:
             f"{type(model).__name__} cannot be split into stages: use --finetune none, light or all"
         )
     first = steps.index(stages[-stage_count(network)])
-    lower, upper = copy.deepcopy(model), copy.deepcopy(model)
-    for name in steps[:first]:
-        upper.set_submodule(name, nn.Identity())
-    for name in steps[first:]:
-        lower.set_submodule(name, nn.Identity())
+    lower, upper = _copy_without(model, steps[first:]), _copy_without(model, steps[:first])
     if hasattr(upper, "_pos_embed"):  # a ViT adds positions and the class token here
         upper._pos_embed = _unchanged  # type: ignore[assignment]
         for name in ("cls_token", "reg_token", "pos_embed"):
@@ -433,6 +476,13 @@ def split(network: Network) -> tuple[nn.Module, Network]:
                 setattr(upper, name, None)
     output = str(network.output_name)
     return LowerPart(lower), as_network(upper, output=output)
+
+
+def _copy_without(model: nn.Module, names: list[str]) -> nn.Module:
+    """Return a copy of a module in which submodules are replaced by the identity."""
+    # deepcopy takes these for copies that it has made already
+    made: dict[int, Any] = {id(model.get_submodule(name)): nn.Identity() for name in names}
+    return copy.deepcopy(model, made)
 
 
 def _unchanged(tokens: Tensor, *_: Any, **__: Any) -> Tensor:

@@ -23,7 +23,6 @@ class Protocol:
     dataset: str
     split: str  # as in the settings of training; the seed selects the fold
     imbalance: str | None = None  # of training images; odd:50 keeps 50 images of each odd class
-    augmentation: tuple[str, ...] = ()  # the paper uses none on MNIST and names none elsewhere
     validation: float = 0.05  # share of the training images
     stand_in_for: str | None = None  # the paper's protocol whose data is not freely available
 

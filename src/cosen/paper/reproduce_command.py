@@ -58,7 +58,9 @@ reproduce_app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-PresetName = Annotated[str, typer.Option("--preset", help="cpu (two cores) or paper (a GPU).")]
+PresetName = Annotated[
+    str, typer.Option("--preset", help="cpu or vgg16 (two cores), or paper (a GPU).")
+]
 Weights = Annotated[
     str | None, typer.Option(help="File of VGG-16 weights; default: download them.")
 ]
@@ -87,7 +89,7 @@ def list_(preset: PresetName = "cpu", json_: Json = False) -> None:
         "protocol": chosen.timing,
         "numbers": {"with costs": TIMING.with_costs, "without costs": TIMING.without_costs},
         "needs": protocol(chosen.timing).dataset + (", VGG-16" if has_weights else ""),
-        "minutes": TIMING_MINUTES if chosen.measured else None,
+        "minutes": TIMING_MINUTES if chosen.run_minutes else None,
     }
     found = {table: entries_of(table) for table in TABLE_TITLES}
     if json_:
@@ -119,8 +121,6 @@ def _print_list(
     from rich.console import Console
     from rich.text import Text
 
-    from cosen.paper.presets import FEATURE_MINUTES
-
     console = Console(highlight=False)
     for name, entries in found.items():
         console.print(Text(f"{name}: {TABLE_TITLES[name]}"))
@@ -133,7 +133,7 @@ def _print_list(
             table.add_row(Text(entry.label), _paper_numbers(entry), needs, time)
         console.print(table)
         console.print()
-    features = ", ".join(f"{name} {minutes:.0f}" for name, minutes in FEATURE_MINUTES.items())
+    features = ", ".join(f"{name} {time:.0f}" for name, time in preset.feature_minutes.items())
     numbers = ", ".join(f"{name} {number} s" for name, number in timing_row["numbers"].items())
     time = _time_text(timing_row["minutes"])
     for line in (
@@ -144,9 +144,9 @@ def _print_list(
         "Paper: accuracies in per cent. Numbers in brackets were measured on other data, which is "
         "not freely available. Cited numbers come from other papers.",
         "Time: for all methods of the row with 3 seeds on 2 cores. Rows with the same protocol "
-        "share their runs. VGG-16's features take more minutes, once per dataset: "
+        "share their runs. Features take more minutes, once per dataset: "
         f"{features}."
-        if preset.measured
+        if preset.run_minutes
         else "Time: not measured; this preset needs a GPU.",
         "Run a row with cosen reproduce TABLE --row ROW, where ROW is a part of its text.",
     ):
@@ -182,12 +182,14 @@ def _time_text(minutes: float | None) -> str:
 def results(
     folder: Annotated[Path, typer.Argument(help="Folder of studies or summaries.")] = FOLDER,
     out: Annotated[
-        Path | None, typer.Option(help="Page to write, between its markers; default: print.")
+        Path | None,
+        typer.Option(help="First page to write, with details beside it; default: print it."),
     ] = None,
 ) -> None:
-    """Write the results page in Markdown from finished studies.
+    """Write pages of results in Markdown from finished studies.
 
-    In an existing page, only the text between the two marker comments is replaced.
+    The first page fits on a screen. Details of each preset are on pages beside it. In an existing
+    page, only the text between the two marker comments is replaced.
 
     Examples:
 
@@ -196,7 +198,9 @@ def results(
         cosen reproduce results studies/reproduce --out docs/results.md
     """
     from cosen.errors import RunError
-    from cosen.paper.results_page import read_timings, render_results, write_page
+    from cosen.paper.overview import read_others, render_overview
+    from cosen.paper.presets import PRESETS
+    from cosen.paper.results_page import read_timings, render_results, studies_of, write_page
     from cosen.paper.summary import read_summaries
 
     if not folder.is_dir():
@@ -204,12 +208,19 @@ def results(
     summaries, timings = read_summaries(folder), read_timings(folder)
     if not summaries and not timings:
         raise RunError(f"{folder} has no summary.json: run cosen reproduce TABLE first")
-    text = render_results(summaries, timings)
+    overview = render_overview(summaries, read_others(folder))
     if out is None:
-        typer.echo(text, nl=False)
-    else:
-        write_page(out, text)
-        typer.echo(f"Results written to {out}")
+        typer.echo(overview, nl=False)
+        return
+    pages = {out: overview}
+    for name in PRESETS:
+        if name in timings or studies_of(summaries, name):
+            details = render_results(summaries, timings.get(name), preset=name)
+            pages[out.with_name(f"{out.stem}-{name}{out.suffix}")] = details
+    for path, text in pages.items():
+        title = "Results" if path == out else f"Results in detail: {path.stem}"
+        write_page(path, text, title=title)
+        typer.echo(f"Results written to {path}")
 
 
 @reproduce_app.command()

@@ -15,11 +15,14 @@ from cosen.comparing.leaderboard import GROUPED_FROM, group_recalls
 from cosen.comparing.leaderboard_table import cells_of, format_share, headings_of, notes_of
 from cosen.report.cost_steps import learned_costs
 from cosen.report.gallery import gallery
+from cosen.report.label_section import label_section
 from cosen.report.packing import json_number
-from cosen.report.provenance import command, data_title, provenance
+from cosen.report.provenance import provenance
 from cosen.report.run_data import MethodRuns, ReportData, RunData, read_report_data
 from cosen.report.tradeoff import tradeoff
 from cosen.report.verdict import caveats, verdict
+from cosen.training.provenance import command, data_title
+from cosen.training.records import METRIC_TITLES
 
 MATRIX_UP_TO = 200
 """Classes up to which the page has confusion matrices."""
@@ -29,15 +32,6 @@ MAX_CELLS = 60_000
 
 BINS = 15
 """Bins of the reliability diagram."""
-
-METRICS = {
-    "accuracy": "overall accuracy",
-    "mean_recall": "mean class recall",
-    "rare_recall": "recall of the rarest third",
-    "g_mean": "G-mean",
-    "macro_f1": "macro F1",
-    "auc": "area under the ROC curves",
-}
 
 
 class Contents(TypedDict):
@@ -58,7 +52,8 @@ class Contents(TypedDict):
     costs: dict[str, Any] | None  # learned costs
     curves: list[dict[str, Any]]  # errors by epoch
     gallery: dict[str, Any]  # pictures
-    tradeoff: dict[str, Any] | None  # logits that the page shifts
+    labels: dict[str, Any]  # images whose label is probably wrong
+    tradeoff: dict[str, Any] | None  # calibrated logits, to decide for other class shares
     reliability: dict[str, Any]  # confidence and accuracy in bins
     provenance: list[dict[str, str]]  # data, settings and versions
     command: str  # repeats the run or the study; may be empty
@@ -93,6 +88,7 @@ def read_contents(path: Path | str, *, against: Path | str | None = None) -> Con
         "costs": costs,
         "curves": _curves(data),
         "gallery": gallery(data),
+        "labels": label_section(data),
         "tradeoff": scores,
         "reliability": _reliability(data),
         "provenance": provenance(data),
@@ -148,7 +144,7 @@ def _figures(data: ReportData) -> list[dict[str, str | None]]:
     def percent(share: float) -> str:
         return f"{100 * share:.1f}"
 
-    figures = [figure(title, metric(name), percent, " %") for name, title in METRICS.items()]
+    figures = [figure(title, metric(name), percent, " %") for name, title in METRIC_TITLES.items()]
     if data.objective.largest_cost is not None:
         cost = partial(format_share, largest_cost=data.objective.largest_cost)
         figures.insert(0, figure("mean cost", metric("error"), cost))

@@ -71,8 +71,10 @@ def _entries(data: ReportData, group: str) -> Iterator[Entry]:
     for seed in data.seeds:
         runs = {role: method.runs[seed] for role, method in data.methods.items()}
         thumbnails: dict[int, Thumbnail] = {}
-        for run in reversed(runs.values()):
-            thumbnails |= run.thumbnails or {}
+        for run in runs.values():
+            for row, found in (run.thumbnails or {}).items():
+                if row not in thumbnails or found.map:  # that of the run that got it wrong
+                    thumbnails[row] = found
         run = runs["chosen"]
         for row in np.flatnonzero(_members(data, seed)[group]).tolist():
             if row in thumbnails:
@@ -80,7 +82,8 @@ def _entries(data: ReportData, group: str) -> Iterator[Entry]:
                     "image": thumbnails[row].image,
                     "width": thumbnails[row].width,
                     "height": thumbnails[row].height,
-                    "name": _without_folder(run.names[row]),
+                    "map": thumbnails[row].map,
+                    "name": without_folder(run.names[row]),
                     "seed": seed,
                     "label": int(run.target[row]),
                     "baseline": None,
@@ -93,7 +96,7 @@ def _prediction(run: RunData, row: int) -> dict[str, Any]:
     return {"label": label, "score": round(float(run.probabilities[row, label]), 4)}
 
 
-def _without_folder(name: str) -> str:
+def without_folder(name: str) -> str:
     """A file name without private folders."""
     path = PurePath(name)
     return "/".join(("…", *path.parts[-2:])) if path.is_absolute() else name
@@ -115,6 +118,8 @@ def _note(data: ReportData, totals: dict[str, int], found: dict[str, list[Entry]
     counts = ", ".join(f"{totals[group]} {group} ({len(found[group])} shown)" for group in totals)
     over = f" over {len(data.seeds)} seeds" if len(data.seeds) > 1 else ""
     note = f"Test images{over}: {counts}. Rare classes come first."
+    if any(entry["map"] for entries in found.values() for entry in entries):
+        note += " The second picture shows where the network looked for its wrong decision."
     runs = [run for method in data.methods.values() for run in method.runs.values()]
     if any(run.thumbnails is None for run in runs):
         note += " Some runs have no pictures: train them again to see more."

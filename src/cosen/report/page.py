@@ -31,10 +31,14 @@ SECTIONS = {
     "costs": "Learned costs",
     "curves": "Error by epoch",
     "pictures": "Pictures",
+    "labels": "Labels to check",
     "tradeoff": "Trade-off",
     "reliability": "Reliability",
     "provenance": "How it was produced",
 }
+
+IN_TEMPLATE_ONLY = ("gallery", "labels")
+"""Contents that scripts do not need."""
 
 FILTERED_FROM = 20
 """Tables with more classes scroll and have a filter."""
@@ -65,7 +69,9 @@ def render(contents: Mapping[str, Any]) -> str:
         visible_pictures=VISIBLE_PICTURES,
         filtered=len(contents["classes"]) > FILTERED_FROM,
         listed=len(contents["classes"]) <= LISTED_UP_TO,
-        data=Markup(script_safe_json({k: v for k, v in contents.items() if k != "gallery"})),
+        data=Markup(
+            script_safe_json({k: v for k, v in contents.items() if k not in IN_TEMPLATE_ONLY})
+        ),
         style=Markup("\n".join(asset(f"styles/{name}") for name in STYLES)),
         plotly=Markup(asset("plotly-cartesian.min.js")),
         plotly_license=Markup(asset("PLOTLY-LICENSE")),
@@ -135,7 +141,8 @@ def content_security_policy(*scripts: str) -> str:
     Inline styles are allowed because Plotly sets them on the elements it draws.
     """
     digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
-    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    hashes = [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
+    allowed = " ".join(hashes) or "'none'"
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"

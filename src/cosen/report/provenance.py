@@ -1,20 +1,9 @@
-"""Provenance of a report: data, split, settings, versions, and the command that repeats it."""
-
-import shlex
-from collections.abc import Mapping
-from dataclasses import asdict
-from datetime import datetime
-from pathlib import PurePath
-from typing import Any
+"""Provenance of a report: data, split, settings and versions."""
 
 from cosen.report.run_data import ReportData
 from cosen.training.config import TrainConfig
-from cosen.training.records import StartRecord
+from cosen.training.provenance import changed_settings, settings_text, time_text, with_options
 
-COMMANDS = ("train", "compare", "reproduce")
-"""Commands that start a run or a study; other command lines are the user's programs."""
-
-MACHINE_SETTINGS = ("data_root", "device", "devices")
 LISTED_SETTINGS = (
     *("data", "split", "imbalance", "validation", "epochs", "objective"),
     *("seed", "method", "options", "network", "network_options"),
@@ -44,36 +33,19 @@ def provenance(data: ReportData) -> list[dict[str, str]]:
         "validation": f"{100 * config.validation:g} % of the training images, unless the data has "
         "its own",
         "seeds": ", ".join(map(str, data.seeds)),
-        "method": ", ".join(_called(name, options) for name, options in data.options.items()),
+        "method": ", ".join(with_options(name, options) for name, options in data.options.items()),
         "objective": data.objective.label,
-        "network": f"{_called(run.network, data.first.record.config.network_options)}, images of "
-        f"{width} × {height} pixels in {'grey' if channels == 1 else 'colour'}",
-        "epochs": str(config.epochs),
-        "other settings": _settings(_changed(config, TrainConfig(), LISTED_SETTINGS))
+        "network": with_options(run.network, data.first.record.config.network_options)
+        + f", images of {width} × {height} pixels in {'grey' if channels == 1 else 'colour'}",
+        "epochs": str(data.first.record.config.epochs or "the default"),
+        "other settings": settings_text(changed_settings(config, TrainConfig(), LISTED_SETTINGS))
         or "the defaults",
         "compared with": _compared_with(data),
         "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
         "platform": start.platform,
-        "started": _time(start.started),
+        "started": time_text(start.started),
     }
     return [{"name": name, "value": value} for name, value in lines.items() if value]
-
-
-def command(start: StartRecord) -> str:
-    """The command that repeats a run or a study; empty if another program started it."""
-    words = start.command
-    return shlex.join(words) if len(words) > 1 and words[1] in COMMANDS else ""
-
-
-def data_title(config: TrainConfig) -> str:
-    """The name of the data and its imbalance.
-
-    Example:
-        >>> data_title(TrainConfig(data="/photos/lesions.csv", imbalance="odd:0.1"))
-        'lesions, odd:0.1'
-    """
-    name = PurePath(config.data).name.removesuffix(".csv") or config.data
-    return f"{name}, {config.imbalance}" if config.imbalance else name
 
 
 def different_settings(data: ReportData) -> str:
@@ -81,7 +53,7 @@ def different_settings(data: ReportData) -> str:
     if data.baseline is None:
         return ""
     other = next(iter(data.baseline.runs.values())).record.config
-    return _settings(_changed(other, data.first.record.config, ("method", "options")))
+    return settings_text(changed_settings(other, data.first.record.config, ("method", "options")))
 
 
 def _compared_with(data: ReportData) -> str:
@@ -89,17 +61,9 @@ def _compared_with(data: ReportData) -> str:
         return ""
     config = next(iter(data.baseline.runs.values())).record.config
     different = different_settings(data)
-    return _called(config.method, config.options) + (f", with {different}" if different else "")
-
-
-def _changed(config: TrainConfig, other: TrainConfig, ignored: tuple[str, ...]) -> dict[str, Any]:
-    """The settings that differ, except those that are ignored or depend on the machine."""
-    others = asdict(other)
-    return {
-        name: value
-        for name, value in asdict(config).items()
-        if name not in (*ignored, *MACHINE_SETTINGS) and value != others[name]
-    }
+    return with_options(config.method, config.options) + (
+        f", with {different}" if different else ""
+    )
 
 
 def _fingerprints(data: ReportData) -> str:
@@ -108,32 +72,3 @@ def _fingerprints(data: ReportData) -> str:
         return next(iter(found.values()))
     short = [f"{text[:FINGERPRINT_LENGTH]} (seed {seed})" for seed, text in found.items()]
     return ", ".join(short[:MAX_FINGERPRINTS] + ["…"] * (len(short) > MAX_FINGERPRINTS))
-
-
-def _called(name: str, options: Mapping[str, Any]) -> str:
-    return f"{name} ({_settings(options)})" if options else name
-
-
-def _settings(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={_text(value)}" for name, value in values.items())
-
-
-def _text(value: Any) -> str:
-    """A setting as on the command line; a file without its folder."""
-    if isinstance(value, list | tuple):
-        return ",".join(map(_text, value))
-    text = str(value)
-    return PurePath(text).name if PurePath(text).is_absolute() or text.startswith("~") else text
-
-
-def _time(text: str) -> str:
-    """A readable form of a time in ISO format.
-
-    Example:
-        >>> _time("2026-11-16T02:32:04+00:00")
-        '2026-11-16 02:32 UTC'
-    """
-    try:
-        return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M %Z}".strip()
-    except ValueError:
-        return text

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from cosen import functional as F
@@ -19,10 +18,10 @@ from cosen.comparing.study_folder import StudyFolder
 from cosen.costs import Objective
 from cosen.costs.step_files import step_matrices
 from cosen.errors import InputError, RunError
-from cosen.training import checksums
+from cosen.inference.label_problems import HeldOut, held_out_predictions
 from cosen.training.config import TrainConfig
 from cosen.training.records import DataRecord, EpochRecord, Metrics, RunRecord, StartRecord
-from cosen.training.run_folder import RunFolder
+from cosen.training.run_folder import RunFolder, open_tensors
 from cosen.training.thumbnails import Thumbnail, read_thumbnails
 
 
@@ -97,13 +96,13 @@ class CostSteps:
 
     def facts(self) -> list[dict[str, str]]:
         """Read the numbers of all steps."""
-        return [dict(_open_tensors(path).metadata() or {}) for path in self.files]
+        return [dict(open_tensors(path).metadata() or {}) for path in self.files]
 
     def matrices(self, steps: Iterable[int]) -> list[dict[str, NDArray[np.float64]]]:
         """Read the matrices of some steps, by name."""
         found = []
         for step in steps:
-            file = _open_tensors(self.files[step])
+            file = open_tensors(self.files[step])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             matrices = step_matrices(tensors)
             found.append({name: matrix.double().numpy() for name, matrix in matrices.items()})
@@ -120,6 +119,7 @@ class ReportData:
     chosen: MethodRuns
     baseline: MethodRuns | None  # has the same seeds
     costs: CostSteps | None  # None if no run learned costs
+    held_out: HeldOut  # predictions of the chosen method for validation and test images
     choice: Choice | None = None  # of a study
     leaderboard: Leaderboard | None = None  # of a study
 
@@ -209,6 +209,7 @@ def _read_runs(path: Path, against: Path | None) -> ReportData:
         chosen=MethodRuns(names[0], {seed: run}),
         baseline=None if other is None else MethodRuns(names[1], {seed: other}),
         costs=_first_costs(zip(names, folders, strict=True)),
+        held_out=held_out_predictions(folders[:1]),
     )
 
 
@@ -235,6 +236,7 @@ def _read_study(study: StudyFolder) -> ReportData:
             for method in preferred
             for seed in seeds.get(method, ())
         ),
+        held_out=held_out_predictions([study.run(chosen, seed) for seed in choice.seeds]),
         choice=choice,
         leaderboard=board,
     )
@@ -270,13 +272,3 @@ def _first_costs(runs: Iterable[tuple[str, RunFolder]]) -> CostSteps | None:
             record = run.record()
             return CostSteps(name, record.config, record.prepared.class_counts.train, files)
     return None
-
-
-def _open_tensors(path: Path) -> Any:
-    try:
-        checksums.check(path)
-        return safe_open(path, framework="pt")
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror}") from error
-    except SafetensorError as error:
-        raise RunError(f"{path} is damaged: {error}") from error

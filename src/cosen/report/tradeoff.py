@@ -1,7 +1,7 @@
-"""Logits of test images, which the page shifts towards rare or common classes.
+"""Logits of test images, from which the page decides for other class shares.
 
-With a shift ``s`` the decision is ``argmax(logits - s * log_frequencies)``: 0 does not change the
-model, a positive shift favours rare classes.
+The page moves from the training shares h to equal shares: with a place t in [0, 1] the shares are
+proportional to h^(1 - t), and the decision is argmax(o / T + b - t log h), as with ``--prior``.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ MAX_SAMPLES = 10_000
 MAX_CHARACTERS = 1_500_000
 """Largest size of the logits and targets in the page."""
 
-MAX_SHIFT = 2.0
+RANGE = (-0.5, 1.5)
 """The ends of the slider."""
 
 MAX_DISTANCE = 100.0
@@ -33,7 +33,7 @@ def tradeoff(data: ReportData) -> dict[str, Any] | None:
     if most < classes:
         return None
     rows = sample_rows(target, most)
-    counts = np.maximum(run.data.class_counts.train.numpy(), 1)
+    calibration = run.record.calibration
     images = f"all {len(target)} test images."
     if len(rows) < len(target):
         images = (
@@ -43,36 +43,30 @@ def tradeoff(data: ReportData) -> dict[str, Any] | None:
     return {
         "samples": len(rows),
         "target": pack(target[rows]),
-        "logits": pack(packable(run.logits.double().numpy()[rows])),
-        "log_frequencies": np.log(counts / counts.sum()).tolist(),
-        "marks": shares_marks(run.record.calibration),
+        "logits": pack(packable(calibration.logits(run.logits).numpy()[rows])),
+        "offsets": calibration.offsets.tolist(),
+        "log_shares": calibration.training_shares.log().tolist(),
+        "trained": trained_place(calibration),
         "note": f"{data.chosen.name}, seed {data.seeds[0]}: {images}",
     }
 
 
-def shares_marks(calibration: Calibration) -> list[dict[str, Any]]:
-    """The shifts closest to decisions for the class shares of training, and for equal shares.
-
-    The posterior under the training shares h is softmax(o / T + b), and b is close to a multiple of
-    log h. Equal shares subtract log h from it.
+def trained_place(calibration: Calibration) -> float:
+    """The place whose decisions are closest to those of the model as it was trained.
 
     Example:
         >>> import torch
         >>> counts = torch.tensor([90, 10])
-        >>> balanced = Calibration(1.0, (counts / 100).double().log(), counts)
-        >>> [(mark["name"], round(mark["shift"], 2)) for mark in shares_marks(balanced)]
-        [('training shares', -1.0), ('equal shares', 0.0)]
+        >>> round(trained_place(Calibration(1.0, (counts / 100).double().log(), counts)), 3)
+        1.0
     """
     log_shares = calibration.training_shares.log()
     centred = log_shares - log_shares.mean()
     size = float(centred.square().sum())
     if size < 1e-6:  # all classes are equally frequent
-        return []
-    trained = -calibration.temperature * float(calibration.offsets @ centred) / size
-    shifts = {"training shares": trained, "equal shares": trained + calibration.temperature}
-    return [
-        {"name": name, "shift": shift} for name, shift in shifts.items() if abs(shift) <= MAX_SHIFT
-    ]
+        return 0.0
+    low, high = RANGE
+    return min(high, max(low, float(calibration.offsets @ centred) / size))
 
 
 def max_samples(classes: int) -> int:

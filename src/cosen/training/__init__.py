@@ -1,1 +1,1 @@
-"""Training: the loop, run folders that can be resumed, and the use of trained models."""
+"""Training: the loop, the run folders, and model files."""

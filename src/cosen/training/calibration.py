@@ -147,6 +147,8 @@ def expected_offsets(loss: nn.Module, draws: np.ndarray | None = None) -> Tensor
     """
     offsets: Tensor | None = None
     if isinstance(loss, AdaptiveCosts):
+        # its own offsets are left out: they remove what held-out outputs lack, so outputs are
+        # balanced with them
         offsets = loss.tau * loss.frequency_term
     elif isinstance(loss, BalancedSoftmaxLoss):
         offsets = loss.tau * loss.class_frequencies.log()
@@ -190,8 +192,8 @@ def estimate_shares(posterior: Tensor, trained: Tensor) -> tuple[Tensor, Tensor]
     worst = int(errors.argmax())
     if not math.isfinite(float(errors[worst])) or float(errors[worst]) > MAX_ERROR:
         raise InputError(
-            f"{len(posterior)} images do not determine the class shares: the standard error of one "
-            f"is {float(errors[worst]):.2f}; predict more images at once, or give the shares"
+            f"the images ({len(posterior)}) do not determine the class shares: predict more images "
+            "at once, or give the shares"
         )
     return shares, errors
 

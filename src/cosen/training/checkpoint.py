@@ -1,10 +1,9 @@
 """Save the state of a run after each epoch, and resume from it with identical results."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 
 from cosen.costs import CostStep
@@ -14,6 +13,9 @@ from cosen.training.model_file import ImageClassifier, save_model
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import Task
 
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -21,7 +23,7 @@ class Checkpoint:
 
     run: RunFolder
     task: Task
-    fabric: Fabric
+    fabric: "Fabric"
     order: torch.Generator  # of images
     noise: torch.Generator  # of augmentation
 

@@ -1,13 +1,12 @@
 """The context of a method: the data, the run folder, and the steps that methods share."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from cosen.data.augmentation import Augmentation
@@ -37,7 +36,10 @@ from cosen.training.model_file import (
 from cosen.training.records import HeadRecord, ImageNames, RunMetrics
 from cosen.training.run_folder import RunFolder
 from cosen.training.task import Task
-from cosen.training.thumbnails import write_thumbnails
+from cosen.training.thumbnails import map_drawer, write_thumbnails
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 SCORE_BATCH = 4096
 """Samples that a classifier scores at once."""
@@ -54,7 +56,7 @@ class RunContext:
     task: Task  # the data and the network
     setting: Setting  # facts about the data
     run: RunFolder
-    fabric: Fabric  # device, precision and processes
+    fabric: "Fabric"  # device, precision and processes
     callbacks: Callbacks
     baseline: RunFolder | None = None  # finished, if the method needs one
 
@@ -88,7 +90,13 @@ class RunContext:
         head: HeadRecord | None = None
         if self.task.pooled is not None:
             head = self._choose_head(method, setting, resample)
-            setting = replace(setting, has_cosine_output=head.output == "cosine")
+            offsets = None if head.offsets is None else torch.tensor(head.offsets)
+            setting = replace(
+                setting,
+                has_cosine_output=head.output == "cosine",
+                weighting=head.weighting,
+                offsets=offsets,
+            )
         task = _with_output_layer(self.task, method, setting)
         torch.manual_seed(config.seed)  # the same weights in every process
         network = (
@@ -238,7 +246,9 @@ class RunContext:
         test = self._run_network(network, self.task.splits.test)
         if self.is_first_process:
             expected = None if loss is None else expected_offsets(loss, draws)
-            found = self._write_results(val, test, seconds, expected)
+            classifier.to(self.fabric.device)
+            maps = map_drawer(classifier, self.task.decoded.pixels, self.task.model.normalise)
+            found = self._write_results(val, test, seconds, expected, maps)
             model.changed(
                 temperature=found.temperature, offsets=tuple(found.offsets.tolist())
             ).write(self.run.path)
@@ -258,12 +268,19 @@ class RunContext:
         self._write_metrics(val, test, self._write_results(val, test, seconds))
 
     def _write_results(
-        self, val: Outputs, test: Outputs, seconds: float, expected: Tensor | None = None
+        self,
+        val: Outputs,
+        test: Outputs,
+        seconds: float,
+        expected: Tensor | None = None,
+        maps: Callable[[np.ndarray], list[str]] | None = None,
     ) -> Calibration:
         """Write predictions, thumbnails and the calibration, and return it."""
         task, splits = self.task, self.task.splits
-        val_names, test_names = map(printable, splits.val.names), map(printable, splits.test.names)
-        names = ImageNames(val=tuple(val_names), test=tuple(test_names))
+        parts = {"train": splits.train, "val": splits.val, "test": splits.test}
+        names = ImageNames(
+            **{part: tuple(map(printable, images.names)) for part, images in parts.items()}
+        )
         self.run.write_predictions({"val": val, "test": test}, names)
         write_thumbnails(
             self.run,
@@ -271,6 +288,7 @@ class RunContext:
             splits.test,
             predicted=test.logits.argmax(1).numpy(),
             class_counts=task.model.class_counts.tolist(),
+            maps=maps,
         )
         record = self.run.record()
         if record.tuning is not None:

@@ -1,8 +1,9 @@
 """Evaluate a network on a split, with all processes, and compute metrics of its outputs."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from cosen import functional as F
@@ -15,10 +16,13 @@ from cosen.training.loop import rare_classes
 from cosen.training.records import Metrics, SparseConfusion
 from cosen.training.task import Task
 
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
 
 @torch.no_grad()
 def run_network(
-    fabric: Fabric, network: nn.Module, task: Task, part: LabelledImages, *, batch_size: int
+    fabric: "Fabric", network: nn.Module, task: Task, part: LabelledImages, *, batch_size: int
 ) -> Outputs:
     """Return the outputs for a split; each process computes its share."""
     network.eval()
@@ -36,7 +40,7 @@ def run_network(
     return Outputs(*(_gather(fabric, tensor, len(part)).cpu() for tensor in parts))
 
 
-def _gather(fabric: Fabric, own: Tensor, total: int) -> Tensor:
+def _gather(fabric: "Fabric", own: Tensor, total: int) -> Tensor:
     """Return the samples of all processes in their original order."""
     if fabric.world_size == 1:
         return own

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from cosen import functional as F
+from cosen.costs.offsets import class_offsets
 from cosen.data.batches import Batch, FeatureBatches
 from cosen.data.labelled import LabelledImages
 from cosen.data.splits import fold_of_each, split_off_validation
@@ -26,11 +27,14 @@ from cosen.networks.network import Outputs
 from cosen.training.config import TrainConfig
 from cosen.training.finetuning import start_at_class_means
 from cosen.training.loop import Loop, LoopSettings, make_optimizer, seeded
-from cosen.training.records import HeadRecord
+from cosen.training.records import HeadRecord, head_label
 
 _log = logging.getLogger("cosen")
 
 FOLDS = 3
+
+ERROR_LIMIT = 0.01
+"""Fewer folds are used if the standard error of held-out mean recall is at most this anyway."""
 
 EPOCHS, FEWEST_EPOCHS, STEPS = 30, 12, 1200
 """Epochs of a candidate: as many as of a run, but fewer if they have more batches than this."""
@@ -42,6 +46,9 @@ HEAD_LR = 0.1
 """Learning rate of an output layer on features."""
 
 Output = Literal["linear", "cosine"]
+
+Candidate = tuple[Output, float, float]
+"""Form, weight decay, and share of class importance that is a weight of samples."""
 
 Resample = Callable[[np.ndarray, np.ndarray, Setting], Samples]
 
@@ -84,39 +91,65 @@ def choose_head(
         )
     # cosines do not depend on the length of the weights, so their decay hardly matters
     decays = DECAYS if config.weight_decay is None else (config.weight_decay,)
-    candidates = [
-        (output, decay)
-        for output in outputs
+    importance = setting.objective.class_importance(setting.class_counts.clamp(min=1))
+    differs = float(importance.max() / importance.min()) > 1.01
+    candidates: list[Candidate] = [
+        (output, decay, weighting)
+        for weighting in (method.weightings if differs else method.weightings[:1])
+        for output in (outputs if not weighting else tuple(set(outputs) & {"linear"}))
         for decay in (decays if output == "linear" else decays[:1])
     ]
-    errors: dict[tuple[Output, float], float] = {}
+    errors: dict[Candidate, float] = {}
+    held_out_best: tuple[Tensor, Tensor] | None = None
+    searched = replace(setting, offsets=torch.zeros(len(setting.class_counts)))
     folds = []
     for fold in range(FOLDS):
         rest, held_out = pool.take(fold_numbers != fold), pool.take(fold_numbers == fold)
         train, val = split_off_validation(rest, share=config.validation, seed=config.seed)
         if len(val) and len(held_out):
             folds.append([_samples(features, pool, part) for part in (train, val, held_out)])
+        if recall_error(np.bincount(pool.labels[fold_numbers <= fold])) <= ERROR_LIMIT:
+            break
     try:
-        for output, decay in candidates if len(candidates) > 1 and folds else []:
-            confusions = [
-                _held_out_confusion(
-                    method, parts, setting, config, output, decay, resample=resample, device=device
+        is_searched = folds and (len(candidates) > 1 or method.uses_offsets)
+        for candidate in candidates if is_searched else []:
+            outputs_found = [
+                _held_out_outputs(
+                    method, parts, searched, config, candidate, resample=resample, device=device
                 )
                 for parts in folds
             ]
-            errors[output, decay] = setting.objective.error(sum(confusions, confusions[0] * 0))
+            logits, target = map(torch.cat, zip(*outputs_found, strict=True))
+            counts = F.confusion_matrix(target, logits.argmax(1), num_classes=logits.shape[1])
+            errors[candidate] = setting.objective.error(counts)
+            if min(errors, key=errors.__getitem__) == candidate:
+                held_out_best = logits, target
     except CosenError as error:  # a fold is too small for the method, or training diverged
         _log.warning("the output layer was not cross-validated, its default is used: %s", error)
         errors = {}
     best = min(errors, key=lambda candidate: errors[candidate]) if errors else candidates[0]
+    offsets = None
+    if errors and held_out_best is not None and method.uses_offsets:
+        offsets = class_offsets(*held_out_best, importance)
     return HeadRecord(
         output=best[0],
         weight_decay=best[1],
-        errors={
-            f"{output}, weight decay {decay:g}": errors[output, decay] for output, decay in errors
-        },
+        weighting=best[2],
+        errors={head_label(*candidate): error for candidate, error in errors.items()},
         seconds=round(time.perf_counter() - start, 3),
+        offsets=None if offsets is None else tuple(offsets.tolist()),
     )
+
+
+def recall_error(counts: np.ndarray) -> float:
+    """Return the largest standard error of mean recall, for these numbers of images by class.
+
+    Example:
+        >>> round(recall_error(np.array([100, 25])), 4)  # half of sqrt(1/400 + 1/100)
+        0.0559
+    """
+    present = counts[counts > 0]
+    return float(np.sqrt((0.25 / present).sum()) / len(present))
 
 
 def _samples(features: Tensor, pool: LabelledImages, part: LabelledImages) -> Batch:
@@ -126,22 +159,28 @@ def _samples(features: Tensor, pool: LabelledImages, part: LabelledImages) -> Ba
     return Batch(features[torch.from_numpy(rows)], torch.from_numpy(part.labels))
 
 
-def _held_out_confusion(
+def _held_out_outputs(
     method: NetworkMethod,
     parts: list[Batch],
     setting: Setting,
     config: TrainConfig,
-    output: Output,
-    decay: float,
+    candidate: Candidate,
     *,
     resample: Resample | None,
     device: torch.device | str,
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
+    """Train on a fold; return outputs and classes of the held-out samples."""
     train, val, held_out = parts
+    output, decay, weighting = candidate
     classes = len(setting.class_counts)
     counts = train.target.bincount(minlength=classes)
     present = counts > 0
-    kept = replace(setting, class_counts=counts.clamp(min=1), has_cosine_output=output == "cosine")
+    kept = replace(
+        setting,
+        class_counts=counts.clamp(min=1),
+        has_cosine_output=output == "cosine",
+        weighting=weighting,
+    )
     if resample is not None:
         found = resample(train.inputs.numpy(), train.target.numpy(), kept)
         train = Batch(torch.from_numpy(found[0]), torch.from_numpy(found[1]))
@@ -153,8 +192,7 @@ def _held_out_confusion(
         logits = network(held_out.inputs.to(device)).logits.cpu()
     logits[:, ~present] = -torch.inf  # a class without samples in this fold
     known = present[held_out.target]
-    predicted = logits.argmax(1)[known]
-    return F.confusion_matrix(held_out.target[known], predicted, num_classes=classes)
+    return logits[known], held_out.target[known]
 
 
 def fit_head(

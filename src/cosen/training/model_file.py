@@ -69,7 +69,7 @@ def build_classifier(
     """Build the classifier that ``model.json`` describes, with random weights."""
     classes = len(info.class_names)
     backbone: nn.Module | None = None
-    if info.features == "vgg16":
+    if info.has_vgg_features:
         backbone = VGG16Features()
     elif info.features:
         below = make_network(info.features, classes, info.feature_options, own=network)
@@ -120,6 +120,9 @@ def load_model(
     if path.is_file():  # else read_weights raises the error
         checksums.check(path)
     weights = read_weights(path)
+    of_timm = {f"network.module.{name}": weight for name, weight in weights.items()}
+    if of_timm.keys() == classifier.state_dict().keys():  # a folder for the hub
+        weights = of_timm
     try:
         classifier.load_state_dict(weights)
     except RuntimeError as error:

@@ -100,6 +100,17 @@ class TuningRecord(_Frozen):
     sentence: str
 
 
+def head_label(output: str, weight_decay: float, weighting: float) -> str:
+    """Describe a candidate for the output layer.
+
+    Example:
+        >>> head_label("linear", 0.01, 1.0)
+        'linear, weight decay 0.01, class weights'
+    """
+    weights = ", class weights" if weighting == 1 else f", weighting {weighting:g}"
+    return f"{output}, weight decay {weight_decay:g}{weights if weighting else ''}"
+
+
 class HeadRecord(_Frozen):
     """How a run chose the output layer on pretrained features."""
 
@@ -107,10 +118,12 @@ class HeadRecord(_Frozen):
     weight_decay: float
     errors: dict[str, float]  # cross-validated, by candidate; empty if there was no choice
     seconds: float
+    weighting: float = 0.0  # share of the importance of classes that is a weight of samples
+    offsets: tuple[float, ...] | None = None  # of the classes, from held-out outputs
 
     def sentence(self) -> str:
         """Describe the choice."""
-        chosen = f"Output layer: {self.output}, weight decay {self.weight_decay:g}"
+        chosen = f"Output layer: {head_label(self.output, self.weight_decay, self.weighting)}"
         if not self.errors:
             return chosen
         best, worst = min(self.errors.values()), max(self.errors.values())
@@ -228,6 +241,17 @@ class Metrics(_Frozen):
         return torch.tensor(self.confusion)
 
 
+METRIC_TITLES = {
+    "accuracy": "overall accuracy",
+    "mean_recall": "mean class recall",
+    "rare_recall": "recall of the rarest third",
+    "g_mean": "G-mean",
+    "macro_f1": "macro F1",
+    "auc": "area under the ROC curves",
+}
+"""The metrics that a reader sees first."""
+
+
 class RunMetrics(Record):
     """``metrics.json``: the metrics on validation and test images. A run with it is finished."""
 
@@ -238,10 +262,13 @@ class RunMetrics(Record):
 
 
 class ImageNames(Record):
-    """``predictions.json``: the names of the images in ``predictions.safetensors``."""
+    """``predictions.json``: the names of the images in ``predictions.safetensors``, and of those
+    that the run trained on.
+    """
 
     FILE = "predictions.json"
 
+    train: tuple[str, ...] = ()  # empty in runs of older versions
     val: tuple[str, ...]
     test: tuple[str, ...]
 
@@ -249,9 +276,9 @@ class ImageNames(Record):
 class ModelInfo(Record):
     """``model.json``: the facts needed to use the weights of a model.
 
-    ``features`` is empty if the network takes images, ``"vgg16"`` if it takes the features of
-    VGG-16's convolutions, or the name of a network whose penultimate features it takes. The network
-    that computes them is then part of the weights.
+    ``features`` is empty if the network takes images, or the name of a network whose penultimate
+    features it takes, and which is then part of the weights. With ``head``, ``"vgg16"`` are the
+    convolutions of VGG-16, not timm's network of this name.
     """
 
     FILE = "model.json"
@@ -267,6 +294,11 @@ class ModelInfo(Record):
     feature_options: dict[str, Any] = {}  # of the network that computes features
     temperature: float = 1.0  # divides the logits for calibrated probabilities
     offsets: tuple[float, ...] = ()  # added for the class shares of training; () if unknown
+
+    @property
+    def has_vgg_features(self) -> bool:
+        """Whether it is a head on the convolutions of VGG-16."""
+        return (self.network, self.features) == ("head", "vgg16")
 
     @property
     def calibration(self) -> Calibration:

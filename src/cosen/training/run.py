@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 
 from cosen.costs import Objective
@@ -25,14 +25,17 @@ from cosen.methods import Method, make_method
 from cosen.methods.learned_costs import CosenPaper
 from cosen.methods.reweighting import Baseline
 from cosen.networks import find_network
-from cosen.networks.precision import resolve_precision
+from cosen.networks.device import resolve_device, resolve_precision
 from cosen.training.config import TrainConfig
 from cosen.training.context import RunContext, check_baseline, make_setting
 from cosen.training.finetuning import with_defaults
 from cosen.training.loop import Callbacks, Diverged
 from cosen.training.records import DataRecord, EpochRecord, ModelInfo, RunRecord, SplitCounts
 from cosen.training.run_folder import RunFolder
-from cosen.training.task import Task, make_task, resolve_device
+from cosen.training.task import Task, make_task
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 OTHER_FAILED = "another process of this run has failed"
 
@@ -181,7 +184,9 @@ def _check_data_exists(out: Path, config: TrainConfig, inputs: Inputs) -> None:
 
 
 @contextmanager
-def _session(config: TrainConfig, run: RunFolder, inputs: Inputs, resume: bool) -> Iterator[Fabric]:
+def _session(
+    config: TrainConfig, run: RunFolder, inputs: Inputs, resume: bool
+) -> "Iterator[Fabric]":
     """Lock the folder, start the processes, and clean up after an error."""
     first = is_first_process()
     with run.in_use() if first else nullcontext():
@@ -209,14 +214,16 @@ def _session(config: TrainConfig, run: RunFolder, inputs: Inputs, resume: bool) 
                 epochs = len(run.history())
                 raise RunError(f"{error}; epochs 1 to {epochs} are kept in {run.path}") from error
             raise
-        gc.collect()  # remaining references to the process group may abort the interpreter
         if fabric.world_size > 1 and torch.distributed.is_initialized():
+            gc.collect()  # remaining references to the process group may abort the interpreter
             torch.distributed.barrier()
             torch.distributed.destroy_process_group()
 
 
-def make_fabric(config: TrainConfig) -> Fabric:
+def make_fabric(config: TrainConfig) -> "Fabric":
     """Create Lightning Fabric for the device, the precision and the number of processes."""
+    from lightning_fabric import Fabric  # takes a second: only processes that train import it
+
     device = resolve_device(config.device)
     half = resolve_precision(config.precision, device) == torch.bfloat16
     devices, nodes = config.devices, 1
@@ -239,7 +246,7 @@ def _prepare(
     config: TrainConfig,
     method: Method,
     run: RunFolder,
-    fabric: Fabric,
+    fabric: "Fabric",
     inputs: Inputs,
     callbacks: Callbacks,
 ) -> RunContext:
@@ -309,7 +316,7 @@ def is_first_process() -> bool:
 
 
 @contextmanager
-def _tensorboard(run: RunFolder, fabric: Fabric, callbacks: Callbacks) -> Iterator[Callbacks]:
+def _tensorboard(run: RunFolder, fabric: "Fabric", callbacks: Callbacks) -> Iterator[Callbacks]:
     """Write the curves for TensorBoard; only the first process reports progress."""
     if not fabric.is_global_zero:
         yield Callbacks()

@@ -7,7 +7,7 @@
 | ``costs/0001.safetensors`` | costs, T, R and S of each step |
 | ``checkpoint.pt`` | the state to resume from; ``checkpoint-before.pt`` is the one before |
 | ``model.safetensors``, ``model.json`` | the best network, its classes and preprocessing |
-| ``predictions.safetensors``, ``.json`` | logits, targets and names of validation and test images |
+| ``predictions.safetensors``, ``.json`` | outputs for validation and test images; names of all |
 | ``metrics.json`` | the metrics on validation and test images |
 | ``thumbnails.json`` | small pictures of test images |
 | ``checksums.json`` | the SHA-256 of each file above |
@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from cosen.costs import CostStep
@@ -251,3 +251,14 @@ class RunFolder:
     def image_names(self) -> ImageNames:
         """Read the names of the images of :meth:`predictions`."""
         return ImageNames.read(self.path)
+
+
+def open_tensors(path: Path) -> Any:
+    """Open a file of tensors, such as a step of learned costs, to read parts of it."""
+    try:
+        checksums.check(path)
+        return safe_open(path, framework="pt")
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    except SafetensorError as error:
+        raise RunError(f"{path} is damaged: {error}") from error

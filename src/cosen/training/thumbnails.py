@@ -7,27 +7,37 @@ that it got right, by their rows in the test split. Their number and size are li
 import base64
 import io
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
+from torch import Tensor, nn
 
+from cosen.data.batches import Normalise
 from cosen.data.image_cache import PixelsOnDemand
 from cosen.data.labelled import LabelledImages
 from cosen.errors import RunError
+from cosen.networks.activation_maps import find_map_layer, logits_and_maps, map_picture
 from cosen.training.checksums import read_checked, write_checked_text
 from cosen.training.run_folder import RunFolder
+
+_log = logging.getLogger("cosen")
 
 FILE = "thumbnails.json"
 
 SIDE = 48
 """Largest side in pixels; smaller images keep their size."""
 
-MOST_WRONG, MOST_RIGHT = 240, 120
+MOST_WRONG, MOST_RIGHT, MOST_MAPS = 240, 120, 120
 RIGHT_OF_A_CLASS = 2
+
+MAP_BATCH = 32
+"""Images whose activation maps are computed at once."""
 
 AT_ONCE = 6
 """Images of a class in each turn."""
@@ -38,11 +48,19 @@ ROOM_FOR_WRONG, ROOM_FOR_RIGHT = 400_000, 180_000
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small picture: a data URL of a PNG or JPEG, whichever is smaller, and its size."""
+    """A small picture of an image.
+
+    Attributes:
+        image: A data URL of a PNG or JPEG, whichever is smaller.
+        width: Its width.
+        height: Its height.
+        map: Where the network looked, a data URL of a transparent PNG; empty if there is no map.
+    """
 
     image: str
     width: int
     height: int
+    map: str = ""
 
 
 def write_thumbnails(
@@ -52,6 +70,7 @@ def write_thumbnails(
     *,
     predicted: np.ndarray,
     class_counts: Sequence[int],
+    maps: Callable[[np.ndarray], Sequence[str]] | None = None,
 ) -> None:
     """Write ``thumbnails.json``.
 
@@ -61,6 +80,7 @@ def write_thumbnails(
         test: The test split.
         predicted: Predicted class of each test image, shape ``(n,)``.
         class_counts: Training images per class; they decide which classes are rare.
+        maps: Returns pictures of the activation maps of these rows in the store.
     """
     labels = test.labels
     wrong = np.flatnonzero(predicted != labels)
@@ -86,8 +106,41 @@ def write_thumbnails(
             most = len(taken) * room // size  # round robin again: every class keeps some
 
     found = fitting(wrong, MOST_WRONG, ROOM_FOR_WRONG)
+    if maps is not None:
+        ordered = np.array([int(row) for row in found], dtype=np.intp)
+        mapped = ordered[taken_in_turns(ranks[ordered], MOST_MAPS)]
+        for row, drawn in zip(mapped.tolist(), maps(test.rows[mapped]), strict=True):
+            found[str(row)] = found[str(row)] | {"map": drawn}
     found |= fitting(right, MOST_RIGHT, ROOM_FOR_RIGHT)
     write_checked_text(run.path / FILE, json.dumps({"format": 1, "images": found}))
+
+
+def map_drawer(
+    classifier: nn.Module, pixels: np.ndarray | PixelsOnDemand, normalise: Normalise
+) -> Callable[[np.ndarray], list[str]]:
+    """Return a function that draws where a network looked at images of the store, by their rows.
+
+    A drawing is empty if the network has no maps.
+    """
+    device = next(classifier.parameters()).device
+
+    def inputs(rows: np.ndarray) -> Tensor:
+        images = np.stack([pixels[row] for row in rows])
+        return normalise.from_bytes(torch.from_numpy(images).to(device))
+
+    def drawn(rows: np.ndarray) -> list[str]:
+        parts = [rows[at : at + MAP_BATCH] for at in range(0, len(rows), MAP_BATCH)]
+        try:
+            layer = find_map_layer(classifier, inputs(rows[:1])) if len(rows) else None
+            if layer is None:
+                return [""] * len(rows)
+            maps = [logits_and_maps(classifier, layer, inputs(part))[1] for part in parts]
+        except Exception as error:  # a custom network may do anything; the run is finished
+            _log.warning("there are no activation maps: %s", error)
+            return [""] * len(rows)
+        return [map_picture(one) for part in maps for one in part]
+
+    return drawn
 
 
 def read_thumbnails(run: RunFolder) -> dict[int, Thumbnail] | None:
@@ -104,7 +157,7 @@ def read_thumbnails(run: RunFolder) -> dict[int, Thumbnail] | None:
         raise RunError(f"{path} is damaged: {error}") from error
 
 
-def make_thumbnail(pixels: np.ndarray) -> Thumbnail:
+def make_thumbnail(pixels: np.ndarray, *, side: int = SIDE) -> Thumbnail:
     """Return a picture of an image, uint8 of shape ``(height, width, channels)``.
 
     Example:
@@ -114,7 +167,7 @@ def make_thumbnail(pixels: np.ndarray) -> Thumbnail:
     """
     pixels = pixels[..., 0] if pixels.shape[2] == 1 else pixels
     image = Image.fromarray(np.ascontiguousarray(pixels))
-    image.thumbnail((SIDE, SIDE))  # never enlarges
+    image.thumbnail((side, side))  # never enlarges
     png, jpeg = io.BytesIO(), io.BytesIO()
     image.save(png, "PNG")
     image.save(jpeg, "JPEG", optimize=True, quality=75)

@@ -1,6 +1,7 @@
 """The digits of scikit-learn, MNIST and Fashion-MNIST."""
 
 import gzip
+import importlib.util
 import zlib
 from pathlib import Path
 
@@ -32,14 +33,17 @@ FASHION_CLASSES = (
 
 def _load_digits(_root: Path, _variant: str | None = None) -> LabelledImages:
     """1,797 grey images of 8×8 pixels, about 180 per digit, without an official split."""
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    images = (digits.images * (255 / 16)).round().astype(np.uint8)  # values 0..16
+    # Read the file of scikit-learn: importing scikit-learn takes a second.
+    package = importlib.util.find_spec("sklearn")
+    assert package is not None
+    assert package.origin is not None
+    path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    table = np.loadtxt(path, delimiter=",", dtype=np.int64)  # 64 pixels of 0..16, and the class
+    images = (table[:, :-1] * (255 / 16)).round().astype(np.uint8).reshape(-1, 8, 8)
     return LabelledImages(
         images=ImageArray(images),
         rows=np.arange(len(images)),
-        labels=digits.target.astype(np.int64),
+        labels=table[:, -1],
         class_names=tuple("0123456789"),
         source="digits",
     )

@@ -14,13 +14,14 @@ from cosen.data.labelled import LabelledImages
 from cosen.errors import RunError
 from cosen.methods import Setting
 from cosen.methods.learned_costs import CosenPaper
+from cosen.networks.device import resolve_device
 from cosen.networks.network import Outputs
 from cosen.networks.small import Head
 from cosen.training import checksums
 from cosen.training.config import TrainConfig
 from cosen.training.folds import Fold
 from cosen.training.loop import Loop, LoopSettings, make_optimizer, seeded
-from cosen.training.task import Task, resolve_device
+from cosen.training.task import Task
 from cosen.training.tuning.outcome import CostOptions
 from cosen.training.tuning.search import TuningProgress
 

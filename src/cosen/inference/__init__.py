@@ -1,0 +1,1 @@
+"""Use trained models: predict, decide, evaluate, export."""

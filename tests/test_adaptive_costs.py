@@ -51,6 +51,28 @@ def test_costs_equal_reference(counts, tau, margin):
     torch.testing.assert_close(costs, expected.clamp(min=1e-12), rtol=1e-3, atol=1e-12)
 
 
+def test_offsets_and_weights_are_part_of_the_state():
+    saved = AdaptiveCosts([90, 10], offsets=[-0.5, 0.5], weighting=0.5)
+    same = AdaptiveCosts([90, 10], offsets=[0.0, 0.0], weighting=0.5)
+    logits, target = torch.randn(8, 2), torch.arange(8) % 2
+    before = same(logits, target)
+    same.load_state_dict(saved.state_dict())
+    assert same(logits, target) == saved(logits, target) != before
+    with pytest.raises(RuntimeError, match="offsets"):
+        AdaptiveCosts([90, 10], weighting=0.5).load_state_dict(saved.state_dict())
+    with pytest.raises(RuntimeError, match="weight"):
+        AdaptiveCosts([90, 10], offsets=[0.0, 0.0]).load_state_dict(saved.state_dict())
+
+
+def test_offsets_that_change_in_place_are_noticed():
+    costs = AdaptiveCosts([90, 10], offsets=[0.0, 0.0])
+    logits, target = torch.randn(8, 2), torch.arange(8) % 2
+    before = costs(logits, target)
+    costs.offsets.copy_(torch.tensor([-0.5, 0.5]))
+    changed = AdaptiveCosts([90, 10], offsets=[-0.5, 0.5])
+    assert costs(logits, target) == changed(logits, target) != before
+
+
 def test_offsets_raise_what_was_neglected():
     plain, raised = AdaptiveCosts([90, 10]), AdaptiveCosts([90, 10], offsets=[-0.5, 0.5])
     difference = raised.costs.log() - plain.costs.log()

@@ -71,3 +71,12 @@ def test_too_many_outputs_are_left_alone():
     rows = MOST_NUMBERS // 1000 + 1
     logits = torch.zeros(1, 1).expand(rows, 1000)
     assert not class_offsets(logits, torch.zeros(rows).long(), torch.ones(1000)).any()
+
+
+def test_a_class_without_held_out_samples_has_no_offset():
+    logits, target = held_out([300, 300, 300], [1.5, 0.0, -1.5])
+    unknown = torch.cat([logits, torch.full((len(logits), 1), 1.0)], 1)
+    weights = balanced(target, 4)
+    offsets = class_offsets(unknown, target, weights)
+    assert offsets[3] == 0
+    assert torch.equal(offsets[:3], class_offsets(logits, target, weights[:3]))

@@ -92,7 +92,7 @@ class _Loss(nn.Module):
         check_choice(reduction, get_args(F.Reduction), name="reduction")
         self.reduction = reduction
         self.ignore_index = ignore_index
-        self._seen: dict[str, tuple[Tensor, tuple[object, ...], Any]] = {}
+        self._seen: dict[str, tuple[Tensor, Tensor | None, tuple[object, ...], Any]] = {}
 
     def _batch(self, logits: Tensor, target: Tensor) -> Batch:
         return prepare_batch(
@@ -100,16 +100,21 @@ class _Loss(nn.Module):
         )
 
     def _unless_changed(
-        self, name: str, buffer: Tensor, compute: Callable[[], Result], *options: object
+        self,
+        name: str,
+        buffer: Tensor,
+        compute: Callable[[], Result],
+        *options: object,
+        other: Tensor | None = None,
     ) -> Result:
-        """Return what follows from a buffer and options; compute it again if they have changed."""
+        """Return what follows from buffers and options; compute it again if they have changed."""
         if is_traced() or buffer.is_inference():
             return compute()
-        now = (buffer._version, *options)
+        now = (buffer._version, None if other is None else other._version, *options)
         seen = self._seen.get(name)
-        if seen is None or seen[0] is not buffer or seen[1] != now:
-            seen = self._seen[name] = buffer, now, compute()
-        found: Result = seen[2]
+        if seen is None or seen[0] is not buffer or seen[1] is not other or seen[2] != now:
+            seen = self._seen[name] = buffer, other, now, compute()
+        found: Result = seen[3]
         return found
 
     def __getstate__(self) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def test_large_data_needs_fewer_folds(monkeypatch):
     monkeypatch.setattr(
         "cosen.training.head_search._held_out_outputs",
         lambda _, parts, *__, **___: (
-            asked.append(len(parts[2].target)) or (torch.randn(9, 2), torch.arange(9) % 2)
+            asked.append(len(parts[2].target)) or (torch.randn(9, 2), torch.arange(9) % 2, slice(9))
         ),
     )
     for samples, folds in ((60, 3), (9000, 1)):
@@ -160,6 +160,44 @@ def test_large_data_needs_fewer_folds(monkeypatch):
         choose_head(make_method("cosen"), torch.zeros(samples, 3), pool, setting, fixed)
         assert asked == [samples // 3] * folds
     assert recall_error(np.array([1250, 1250])) == pytest.approx(0.01)
+
+
+def test_offsets_are_not_fitted_to_validation_images(noisy, monkeypatch):
+    """Validation images compare methods, so no method may learn from their labels."""
+    features, pool, setting = noisy
+    is_validation = np.arange(len(pool)) >= 90
+    fitted = []
+    monkeypatch.setattr(
+        "cosen.training.head_search.class_offsets",
+        lambda logits, target, _: fitted.append((logits, target)) or torch.zeros(3),
+    )
+    fixed = replace(CONFIG, head="linear", weight_decay=0.01)
+    heads = [
+        choose_head(make_method("cosen"), features, pool, setting, fixed, is_validation=given)
+        for given in (is_validation, None)
+    ]
+    assert heads[0].errors == heads[1].errors
+    (_, some), (_, everyone) = fitted
+    assert torch.equal(everyone.bincount(), pool.class_counts)
+    assert torch.equal(some.bincount(), torch.from_numpy(pool.labels[:90]).bincount())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_class_of_two_images_is_held_out(monkeypatch, seed):
+    """Two images of a rare class can be in any fold, also if the others have enough images."""
+    held_out = []
+    monkeypatch.setattr(
+        "cosen.training.head_search._held_out_outputs",
+        lambda _, parts, *__, **___: (
+            held_out.append(parts[2].target) or (torch.randn(9, 3), torch.arange(9) % 3, slice(9))
+        ),
+    )
+    labels = np.repeat([0, 1, 2], [9000, 9000, 2])
+    pool = from_arrays(np.zeros((len(labels), 1, 1), np.uint8), labels)
+    setting = Setting(pool.class_counts, ("a", "b", "c"), Objective.of("balanced"))
+    fixed = replace(CONFIG, head="linear", weight_decay=0.01, seed=seed)
+    choose_head(make_method("cosen"), torch.zeros(len(labels), 3), pool, setting, fixed)
+    assert (torch.cat(held_out) == 2).any()
 
 
 def test_the_objective_decides(noisy):

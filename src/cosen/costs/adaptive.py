@@ -150,8 +150,8 @@ class AdaptiveCosts(LearnedCosts):
         importance = self.objective.class_importance(counts).log()
         self.register_buffer("frequency_term", (1 - weighting) * (importance.mean() - importance))
         weight = (weighting * (importance - importance.mean())).exp() if weighting else None
-        self.register_buffer("weight", weight, persistent=False)
-        self.register_buffer("offsets", _checked_offsets(offsets, len(counts)), persistent=False)
+        self.register_buffer("weight", weight)
+        self.register_buffer("offsets", _checked_offsets(offsets, len(counts)))
         self.register_buffer("rarity", (counts.min() / counts) ** 0.25)
         self.tau = tau
         self.learn_tau = offsets is None if learn_tau is None else learn_tau
@@ -172,7 +172,9 @@ class AdaptiveCosts(LearnedCosts):
         batch = self._batch(logits, target)
         check_same_device(self.frequency_term, logits, name="costs", other="logits")
         source = self.frequency_term if self.error_term is None else self.error_term
-        margins = self._unless_changed("costs", source, self._margins, self.tau, self.margin)
+        margins = self._unless_changed(
+            "costs", source, self._margins, self.tau, self.margin, other=self.offsets
+        )
         return margin_cross_entropy(
             batch, margins, weight=self.weight, label_smoothing=self.label_smoothing
         )

@@ -25,6 +25,8 @@ MOST_NUMBERS = 2**27
 def class_offsets(logits: Tensor, target: Tensor, importance: Tensor) -> Tensor:
     """Return what must be added to the outputs of each class, on average 0, shape ``(C,)``.
 
+    A class without held-out samples gets 0: nothing is known about it.
+
     Args:
         logits: Held-out outputs, shape ``(N, C)``. A class that was not trained has ``-inf``.
         target: Held-out classes, shape ``(N,)``.
@@ -38,8 +40,11 @@ def class_offsets(logits: Tensor, target: Tensor, importance: Tensor) -> Tensor:
         tensor(1.)
     """
     count, classes = logits.shape
+    found = torch.zeros(classes)
     if not count or count * classes > MOST_NUMBERS:
-        return torch.zeros(classes)
+        return found
+    seen, target = torch.unique(target, return_inverse=True)
+    logits, importance = logits[:, seen], importance[seen]
     trained = logits.isfinite()
     logits = logits.float().masked_fill(~trained, float(logits[trained].min()) - 10)
     weights = importance.float()[target]
@@ -59,7 +64,8 @@ def class_offsets(logits: Tensor, target: Tensor, importance: Tensor) -> Tensor:
     chosen = int((means <= noise).int().argmax())  # the first, so the strongest penalty
     offsets, scale = _path(logits, target, weights, count=chosen)[-1]
     offsets = offsets / scale
-    return offsets - offsets.mean()
+    found[seen] = offsets - offsets.mean()
+    return found
 
 
 def _path(

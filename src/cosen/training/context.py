@@ -90,13 +90,7 @@ class RunContext:
         head: HeadRecord | None = None
         if self.task.pooled is not None:
             head = self._choose_head(method, setting, resample)
-            offsets = None if head.offsets is None else torch.tensor(head.offsets)
-            setting = replace(
-                setting,
-                has_cosine_output=head.output == "cosine",
-                weighting=head.weighting,
-                offsets=offsets,
-            )
+            setting = head.applied_to(setting)
         task = _with_output_layer(self.task, method, setting)
         torch.manual_seed(config.seed)  # the same weights in every process
         network = (
@@ -360,12 +354,14 @@ class RunContext:
         self, method: NetworkMethod, setting: Setting, resample: Resample | None
     ) -> HeadRecord:
         """Cross-validate on features that have seen no label of these images."""
-        pool = training_pool(self.task.splits.train, self.task.splits.val)
+        train, val = self.task.splits.train, self.task.splits.val
+        pool = training_pool(train, val)
         assert self.task.pooled is not None
         features = self.task.pooled[self.task.feature_rows(pool)]
         return choose_head(
             method,
             *(features, pool, setting, self.config),
+            is_validation=np.arange(len(pool)) >= len(train),
             resample=resample,
             device=self.fabric.device,
         )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from cosen import functional as F
-from cosen.costs.offsets import class_offsets
+from cosen.costs.offsets import MOST_NUMBERS, class_offsets
 from cosen.data.batches import Batch, FeatureBatches
 from cosen.data.labelled import LabelledImages
 from cosen.data.splits import fold_of_each, split_off_validation
@@ -60,6 +60,7 @@ def choose_head(
     setting: Setting,
     config: TrainConfig,
     *,
+    is_validation: np.ndarray | None = None,
     resample: Resample | None = None,
     device: torch.device | str = "cpu",
 ) -> HeadRecord:
@@ -71,6 +72,8 @@ def choose_head(
         pool: Training and validation images.
         setting: Facts about the data.
         config: Settings of the run. ``head`` and ``weight_decay`` restrict the search, if given.
+        is_validation: Images of the pool that validate the run, shape ``(n,)``. Offsets are not
+            fitted to them, so they can still be used to compare methods.
         resample: Changes the training samples of each fold, for methods that do so.
         device: Where to train.
 
@@ -100,37 +103,51 @@ def choose_head(
         for decay in (decays if output == "linear" else decays[:1])
     ]
     errors: dict[Candidate, float] = {}
-    held_out_best: tuple[Tensor, Tensor] | None = None
-    searched = replace(setting, offsets=torch.zeros(len(setting.class_counts)))
+    fitted_to: list[tuple[Tensor, Tensor]] = []  # outputs and classes of the best candidate
+    classes = len(setting.class_counts)
+    is_fitted = np.ones(len(pool), dtype=bool) if is_validation is None else ~is_validation
+    keeps_outputs = method.uses_offsets and len(pool) * classes <= MOST_NUMBERS
+    searched = replace(setting, offsets=torch.zeros(classes))
     folds = []
     for fold in range(FOLDS):
-        rest, held_out = pool.take(fold_numbers != fold), pool.take(fold_numbers == fold)
+        mine = fold_numbers == fold
+        rest, held_out = pool.take(~mine), pool.take(mine)
         train, val = split_off_validation(rest, share=config.validation, seed=config.seed)
         if len(val) and len(held_out):
-            folds.append([_samples(features, pool, part) for part in (train, val, held_out)])
-        if recall_error(np.bincount(pool.labels[fold_numbers <= fold])) <= ERROR_LIMIT:
+            parts = [_samples(features, pool, part) for part in (train, val, held_out)]
+            folds.append((parts, torch.from_numpy(is_fitted[mine])))
+        held_out_so_far = np.bincount(pool.labels[fold_numbers <= fold], minlength=classes)
+        is_missing = (held_out_so_far == 0) & (pool.class_counts.numpy() > 1)
+        if recall_error(held_out_so_far) <= ERROR_LIMIT and not is_missing.any():
             break
     try:
         is_searched = folds and (len(candidates) > 1 or method.uses_offsets)
         for candidate in candidates if is_searched else []:
-            outputs_found = [
-                _held_out_outputs(
+            decided, kept = [], []
+            for parts, is_used in folds:
+                logits, target, known = _held_out_outputs(
                     method, parts, searched, config, candidate, resample=resample, device=device
                 )
-                for parts in folds
-            ]
-            logits, target = map(torch.cat, zip(*outputs_found, strict=True))
-            counts = F.confusion_matrix(target, logits.argmax(1), num_classes=logits.shape[1])
+                decided.append((target, logits.argmax(1)))
+                if keeps_outputs:
+                    is_used = is_used[known]
+                    kept.append((logits[is_used], target[is_used]))
+            counts = F.confusion_matrix(
+                *map(torch.cat, zip(*decided, strict=True)),
+                num_classes=classes,
+                sparse=classes > F.MANY_CLASSES,
+            )
             errors[candidate] = setting.objective.error(counts)
             if min(errors, key=errors.__getitem__) == candidate:
-                held_out_best = logits, target
+                fitted_to = kept
     except CosenError as error:  # a fold is too small for the method, or training diverged
         _log.warning("the output layer was not cross-validated, its default is used: %s", error)
         errors = {}
     best = min(errors, key=lambda candidate: errors[candidate]) if errors else candidates[0]
     offsets = None
-    if errors and held_out_best is not None and method.uses_offsets:
-        offsets = class_offsets(*held_out_best, importance)
+    if errors and fitted_to:
+        logits, target = map(torch.cat, zip(*fitted_to, strict=True))
+        offsets = class_offsets(logits, target, importance)
     return HeadRecord(
         output=best[0],
         weight_decay=best[1],
@@ -168,8 +185,11 @@ def _held_out_outputs(
     *,
     resample: Resample | None,
     device: torch.device | str,
-) -> tuple[Tensor, Tensor]:
-    """Train on a fold; return outputs and classes of the held-out samples."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Train on a fold; return outputs and classes of held-out samples of classes it trained on.
+
+    The third tensor says which of the held-out samples these are.
+    """
     train, val, held_out = parts
     output, decay, weighting = candidate
     classes = len(setting.class_counts)
@@ -192,7 +212,7 @@ def _held_out_outputs(
         logits = network(held_out.inputs.to(device)).logits.cpu()
     logits[:, ~present] = -torch.inf  # a class without samples in this fold
     known = present[held_out.target]
-    return logits[known], held_out.target[known]
+    return logits[known], held_out.target[known], known
 
 
 def fit_head(

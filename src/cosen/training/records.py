@@ -2,6 +2,7 @@
 
 import platform
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +18,7 @@ from cosen.costs import Objective
 from cosen.data.batches import Normalise
 from cosen.data.decoding import Preprocess
 from cosen.errors import InputError, RunError
+from cosen.methods.method import Setting
 from cosen.training.calibration import Calibration, make_calibration
 from cosen.training.checksums import read_checked, write_checked_text
 from cosen.training.config import TrainConfig, explain
@@ -120,6 +122,15 @@ class HeadRecord(_Frozen):
     seconds: float
     weighting: float = 0.0  # share of the importance of classes that is a weight of samples
     offsets: tuple[float, ...] | None = None  # of the classes, from held-out outputs
+
+    def applied_to(self, setting: Setting) -> Setting:
+        """Return the facts about the data with what was chosen."""
+        return replace(
+            setting,
+            has_cosine_output=self.output == "cosine",
+            weighting=self.weighting,
+            offsets=None if self.offsets is None else torch.tensor(self.offsets),
+        )
 
     def sentence(self) -> str:
         """Describe the choice."""

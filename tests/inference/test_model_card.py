@@ -15,7 +15,7 @@ from cosen.data.decoding import Preprocess
 from cosen.errors import RunError, escape_controls
 from cosen.inference.model_card import LISTED_UP_TO, markdown, model_card
 from cosen.networks.network import Outputs
-from cosen.training.records import ImageNames, ModelInfo
+from cosen.training.records import HeadRecord, ImageNames, ModelInfo
 from report.small_runs import COSTLY, NAMES, TRAIN, cost_step, write_run
 
 
@@ -228,6 +228,42 @@ def test_a_pretrained_network_names_its_base_model(tmp_path):
     card = ModelCard(model_card(run.path, info_of(), "lesions", "hub"))
     assert card.data.base_model == f"timm/{network}"
     assert "The network is resnet18.a1_in1k (a1_in1k)." in card.content
+
+
+@pytest.mark.parametrize(("weighting", "text"), [(0.0, "Each class has a cost"), (1.0, "a weight")])
+def test_offsets_of_pretrained_features_are_named(tmp_path, weighting, text):
+    run = write_run(
+        tmp_path / "run", COSTLY, steps=[cost_step(1, strengths={"tau": 1.0, "margin": 0.25})]
+    )
+    head = HeadRecord(
+        output="linear",
+        weight_decay=0.01,
+        errors={},
+        seconds=1.0,
+        weighting=weighting,
+        offsets=(0.1, 0.2, -0.3),
+    )
+    run.record().changed(head=head).write(run.path)
+    card = model_card(run.path, info_of(), "lesions", "hub")
+    assert text in card
+    assert "Offsets of the classes were fitted to training images" in card
+    assert "strength" not in card
+
+
+def test_private_folders_are_not_published(tmp_path):
+    options = {"misclassification_costs": "/home/me/secret/costs.csv"}
+    text = card_of(
+        tmp_path / "run",
+        method="cosen-paper",
+        options=options,
+        command=(
+            *("cosen", "compare", "photos/", "--cluster", "ray://10.1.2.3:1", "--methods"),
+            "cosen-paper(misclassification_costs=/home/me/secret/costs.csv),baseline",
+        ),
+    )
+    assert "secret" not in text
+    assert "10.1.2.3" not in text
+    assert "cosen-paper (misclassification\\_costs=costs.csv)" in text.replace("n_c", "n\\_c")
 
 
 def test_files_of_different_runs(tmp_path):

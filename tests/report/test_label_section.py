@@ -64,6 +64,13 @@ def test_images_without_a_picture(tmp_path):
     assert all(one["picture"] is None for one in read_contents(run.path)["labels"]["problems"])
 
 
+def test_thousands_of_classes_are_not_checked(run, monkeypatch):
+    monkeypatch.setattr(label_section, "MANY_CLASSES", 2)
+    found = read_contents(run.path)["labels"]
+    assert found["problems"] == []
+    assert found["note"].startswith("Not checked with more than 2 classes")
+
+
 def test_without_cleanlab(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "cleanlab.filter", None)
     assert read_contents(run.path)["labels"] == {

@@ -265,7 +265,7 @@ def export(
     if check.note:
         typer.echo(check.note)
     if check.card is not None:
-        typer.echo(f"Model card: {check.card}; complete the parts that are marked as to fill in")
+        typer.echo(f"Model card: {check.card}; complete the parts marked To fill in")
     if check.format == "hub":
         words = ["hf", "upload", f"USER/{check.path.name}", str(check.path), "."]
         typer.echo(f"Upload: {shlex.join(words)}")

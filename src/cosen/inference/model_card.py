@@ -1,6 +1,6 @@
 """A model card: a Markdown page with the front matter of the Hugging Face hub.
 
-All facts come from the files of a finished run. What only the user knows is marked as to fill in.
+All facts come from the files of a finished run. What only the user knows is marked *To fill in*.
 """
 
 import re
@@ -17,7 +17,7 @@ from cosen import functional as F
 from cosen.errors import RunError, escape_controls
 from cosen.inference.decisions import Known, ReviewBudget
 from cosen.inference.evaluate_run import stored_metrics
-from cosen.methods import METHODS, method_label
+from cosen.methods import METHODS
 from cosen.networks import NETWORKS
 from cosen.networks.network import Outputs
 from cosen.networks.pretrained import hub_name, title
@@ -30,6 +30,7 @@ from cosen.training.provenance import (
     public_command,
     settings_text,
     time_text,
+    with_options,
 )
 from cosen.training.records import METRIC_TITLES, Metrics, ModelInfo, RunRecord, StartRecord
 from cosen.training.run_folder import RunFolder, open_tensors
@@ -135,7 +136,7 @@ def model_card(
             },
             imbalance=float(counts.max() / counts.min()),
             network=_network(record),
-            method=method_label(record.config.method, record.config.options),
+            method=with_options(record.config.method, record.config.options),
             description=_description(record.config.method),
             costs=_learned_costs(folder.path),
             metrics=metrics,

@@ -35,7 +35,8 @@ class Cosen(NetworkMethod):
         output: ``"cosine"``, ``"linear"`` or ``"auto"``.
         options: Options of :class:`~cosen.AdaptiveCosts`. On pretrained features, costs start from
             held-out errors: offsets of the classes that are fitted when the output layer is
-            cross-validated. Then τ is not learned. A given ``learn_tau`` uses no offsets.
+            cross-validated. Then τ is not learned. A given ``learn_tau`` uses no offsets and no
+            class weights.
     """
 
     name = "cosen"
@@ -52,7 +53,7 @@ class Cosen(NetworkMethod):
                 )
         _check(self.name, options, AdaptiveCosts, besides=["output"])
         self.output, self.options = output, options
-        self.weightings = (0.0,) if "weighting" in options else (0.0, 1.0)
+        self.weightings = (0.0,) if {"learn_tau", "weighting"} & set(options) else (0.0, 1.0)
         self.uses_offsets = not {"learn_tau", "offsets"} & set(options)
         self.keeps_linear_output = output == "linear"
         AdaptiveCosts([1, 1], **options)  # raises for bad values

@@ -4,6 +4,7 @@
 """
 
 from cosen.methods import method_label
+from cosen.networks import NETWORKS
 
 
 def _cosen(**options: object) -> str:
@@ -15,21 +16,24 @@ LEARNED_TAU = _cosen(margin=0, output="linear")
 LEARNED_MARGIN = _cosen(learn_tau=False, output="linear")
 FIXED_MARGIN = _cosen(margin=4, output="linear")
 LINEAR_OUTPUT = _cosen(output="linear")
+WITHOUT_WEIGHTS = _cosen(weighting=0)
 WITH_ERRORS = _cosen(errors=1)
 
 VARIANTS = {
     FREQUENCIES: "class frequencies only, nothing learned",
-    LEARNED_TAU: "class frequencies with learned strength",
+    LEARNED_TAU: "class frequencies with learned strength or offsets",
     LEARNED_MARGIN: "class frequencies and a learned margin",
-    FIXED_MARGIN: "class frequencies with learned strength, and a margin of 4",
-    LINEAR_OUTPUT: "class frequencies with learned strength, and a learned margin",
+    FIXED_MARGIN: "class frequencies with learned strength or offsets, and a margin of 4",
+    LINEAR_OUTPUT: "class frequencies with learned strength or offsets, and a learned margin",
+    WITHOUT_WEIGHTS: "`cosen` without the choice of class weights",
     WITH_ERRORS: "all of `cosen` and pairwise errors",
 }
 """Variants of ``cosen``, and what each of them has."""
 
 DESCRIPTIONS = VARIANTS | {
     "cosen": "class frequencies with learned strength, and a learned margin; a cosine output layer "
-    "if the network learns its features",
+    "if the network is trained from scratch. On pretrained features: offsets of the classes, a "
+    "learned margin, and the choice between costs and class weights and between linear and cosine",
 }
 
 ORDER = ("baseline", *list(VARIANTS)[:-1], "cosen", WITH_ERRORS)
@@ -40,6 +44,7 @@ STEPS = (
     (LEARNED_TAU, FREQUENCIES),
     (LINEAR_OUTPUT, LEARNED_TAU),
     ("cosen", LINEAR_OUTPUT),
+    ("cosen", WITHOUT_WEIGHTS),
     ("cosen", FREQUENCIES),
     (FIXED_MARGIN, LEARNED_TAU),
     (WITH_ERRORS, "cosen"),
@@ -48,10 +53,16 @@ STEPS = (
 
 
 def variants_for(network: str) -> tuple[str, ...]:
-    """Return the variants that differ from ``cosen``; the output of a head is linear anyway.
+    """Return the variants that differ from ``cosen`` on a network.
+
+    The output of a head is linear anyway. Only pretrained networks of timm have the choice of
+    class weights.
 
     Example:
         >>> LINEAR_OUTPUT in variants_for("small-cnn"), LINEAR_OUTPUT in variants_for("head")
         (True, False)
     """
-    return tuple(label for label in VARIANTS if network != "head" or label != LINEAR_OUTPUT)
+    same = {"head": {LINEAR_OUTPUT}}.get(network, set())
+    if network in NETWORKS:
+        same = same | {WITHOUT_WEIGHTS}
+    return tuple(label for label in VARIANTS if label not in same)

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from cosen.errors import InputError
+from cosen.functional import MANY_CLASSES
 from cosen.inference.label_problems import find_label_problems
 from cosen.report.gallery import without_folder
 from cosen.report.run_data import ReportData
@@ -15,6 +16,9 @@ MOST_LISTED = 30
 def label_section(data: ReportData) -> dict[str, Any]:
     """The most suspicious labels with their pictures, as far as runs have them, and a note."""
     held_out = data.held_out
+    if len(held_out.class_names) > MANY_CLASSES:  # the check needs arrays of classes x classes
+        note = f"Not checked with more than {MANY_CLASSES:,} classes: use cosen inspect --run."
+        return {"problems": [], "note": note}
     try:
         problems = find_label_problems(held_out)
     except InputError as error:  # cleanlab is not installed

@@ -1,5 +1,6 @@
 """How a run or a study was started, in words: its data, settings, time and command."""
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,6 +14,9 @@ from cosen.training.records import StartRecord
 COMMANDS = ("train", "compare", "reproduce")
 """Commands that start a run or a study; other command lines are the user's programs."""
 
+CLUSTER = "--cluster"
+"""An option whose value is the address of a machine."""
+
 MACHINE_SETTINGS = ("data_root", "device", "devices")
 """Settings that depend on the machine."""
 
@@ -24,23 +28,30 @@ def command(start: StartRecord) -> str:
 
 
 def public_command(start: StartRecord) -> str:
-    """The command without the folders of absolute paths, which others do not have.
+    """The command without addresses and the folders of absolute paths, which others do not have.
 
     Example:
         >>> from types import SimpleNamespace as Start
         >>> public_command(Start(command=("cosen", "train", "/home/me/photos", "--out=~/runs/a")))
         'cosen train photos --out=a'
     """
-    words = []
-    for word in start.command:
-        option, equals, value = word.partition("=")
-        is_path = not equals or PurePath(option).is_absolute()
-        words.append(_without_folder(word) if is_path else f"{option}={_without_folder(value)}")
+    words: list[str] = []
+    for before, word in zip(("", *start.command), start.command, strict=False):
+        if CLUSTER not in (before, word.partition("=")[0]):
+            words.append(_without_folders(word))
     return shlex.join(words) if command(start) else ""
 
 
-def _without_folder(text: str) -> str:
-    return PurePath(text).name if PurePath(text).is_absolute() or text.startswith("~") else text
+def _without_folders(text: str) -> str:
+    """Remove the folders of an absolute path, or of those among options.
+
+    Example:
+        >>> _without_folders("cosen-paper(trials=3,misclassification_costs=/home/me/costs.csv)")
+        'cosen-paper(trials=3,misclassification_costs=costs.csv)'
+    """
+    if PurePath(text).is_absolute() or text.startswith("~"):
+        return PurePath(text).name
+    return re.sub(r"(?<=[=,(])[~/][^,()=]*/", "", text)
 
 
 def data_title(config: TrainConfig) -> str:
@@ -84,7 +95,9 @@ def settings_text(values: Mapping[str, Any]) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(_text, value))
-    return _without_folder(str(value))
+    if isinstance(value, Mapping):
+        return f"({settings_text(value)})"
+    return _without_folders(str(value))
 
 
 def time_text(text: str) -> str:

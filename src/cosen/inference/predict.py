@@ -5,7 +5,8 @@ Only the model files of a run are needed, and loading them runs no code.
 
 import csv
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -436,6 +437,29 @@ def find_images(images: Sequence[Path | str] | Path | str) -> list[Path]:
     return found
 
 
+def place(classifier: nn.Module, device: str) -> torch.device:
+    """Move a classifier to a device, such as ``auto`` or ``cpu``, and return the device."""
+    try:
+        target = torch.device(resolve_device(device))
+        classifier.to(target)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        if is_out_of_memory(error):
+            raise RunError(OUT_OF_MEMORY) from error
+        raise InputError(f"device {device!r} cannot be used: {error}") from error
+    return target
+
+
+@contextmanager
+def network_errors() -> Iterator[None]:
+    """Raise errors of a network as a RunError."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if is_out_of_memory(error):
+            raise RunError(OUT_OF_MEMORY) from error
+        raise RunError(f"the network cannot take these images: {error}") from error
+
+
 def batch_logits(classifier: nn.Module, inputs: Tensor, *, flip: bool) -> Tensor:
     """Return the logits of normalised images on the CPU, shape ``(B, C)``; see `image_logits`."""
     outputs: Tensor = classifier(inputs).float()
@@ -461,13 +485,7 @@ def image_logits(
     """
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, but is {batch_size}")
-    try:
-        target = torch.device(resolve_device(device))
-        classifier.to(target)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        if is_out_of_memory(error):
-            raise RunError(OUT_OF_MEMORY) from error
-        raise InputError(f"device {device!r} cannot be used: {error}") from error
+    target = place(classifier, device)
     broken: dict[int, str] = {}
 
     def decode(row: int) -> np.ndarray | None:
@@ -481,16 +499,11 @@ def image_logits(
     decoded = in_threads(decode, data.rows.tolist(), progress)
     whole = (pixels for pixels in decoded if pixels is not None)
     logits: list[Tensor] = []
-    try:
-        with torch.inference_mode():
-            while batch := list(islice(whole, batch_size)):
-                pixels = torch.from_numpy(np.stack(batch)).to(target)  # (B, H, W, C)
-                inputs = info.normalise.from_bytes(pixels)
-                logits.append(batch_logits(classifier, inputs, flip=flip))
-    except (RuntimeError, MemoryError) as error:
-        if is_out_of_memory(error):
-            raise RunError(OUT_OF_MEMORY) from error
-        raise RunError(f"the network cannot take these images: {error}") from error
+    with network_errors(), torch.inference_mode():
+        while batch := list(islice(whole, batch_size)):
+            pixels = torch.from_numpy(np.stack(batch)).to(target)  # (B, H, W, C)
+            inputs = info.normalise.from_bytes(pixels)
+            logits.append(batch_logits(classifier, inputs, flip=flip))
     if logits and not all(bool(part.isfinite().all()) for part in logits):
         raise RunError("the model gives outputs that are not finite: it is damaged or has diverged")
     if broken and not (skip_broken and logits):

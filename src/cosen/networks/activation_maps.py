@@ -32,8 +32,8 @@ def find_map_layer(classifier: nn.Module, inputs: Tensor) -> nn.Module | None:
     """
     for transformer in classifier.modules():
         if hasattr(transformer, "patch_embed") and hasattr(transformer, "num_prefix_tokens"):
-            *_, last = transformer.get_submodule("blocks").children()
-            layer = getattr(last, "norm1", None)
+            blocks = dict(transformer.named_children()).get("blocks", nn.Identity())
+            layer = getattr([None, *blocks.children()][-1], "norm1", None)
             return layer if isinstance(layer, nn.Module) else None
     found: list[nn.Module] = []
 

@@ -21,15 +21,14 @@ import cosen
 from cosen.errors import CosenError, RunError, choices_hint
 from cosen.inference.decisions import MostProbable
 from cosen.inference.predict import open_models
-from cosen.networks.device import resolve_device
 from cosen.serving.engine import Answer, Engine
 from cosen.serving.page import page, policy
 from cosen.serving.service import Options, Service
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine
 
-    from fastapi import FastAPI
+    from fastapi import FastAPI, Response
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -37,6 +36,11 @@ EVERYWHERE = ("0.0.0.0", "::")
 """Addresses that stand for all of this machine."""
 
 MAX_CONNECTIONS = 256
+
+FIELD_BYTES, NUMBER_BYTES, FILES = 2**20, 32, 1000
+"""Starlette's limits on a form field and on files, and the room for each number of a cost table."""
+
+BUSY, RETRY = "the server is busy: try again later", {"Retry-After": "5"}
 
 _log = logging.getLogger("cosen")
 
@@ -46,11 +50,10 @@ class Limits:
     """What a server accepts.
 
     Attributes:
-        max_bytes: Of a request.
+        max_bytes: Of a request; all requests at a time can have four times as many.
         max_pixels: Of an image.
         max_images: In a request.
-        max_waiting: Images of all requests together; their bytes are limited to those of four
-            requests.
+        max_waiting: Images of all requests together.
         seconds: For a request.
     """
 
@@ -80,9 +83,11 @@ def make_app(
     Args:
         runs: The run folder, or several.
         name: Shown on the page; by default that of the first folder.
-        prior: Class shares, unless a request gives others; empty to use the outputs as they are.
-        decide: The rule, unless a request gives another.
-        misclassification_costs: ξ′, row = true class, shape ``(C, C)``, to decide by.
+        prior: Class shares, unless a request gives others; empty to use the outputs as they are,
+            or with costs the shares of training.
+        decide: The rule, unless a request gives another or costs.
+        misclassification_costs: ξ′, row = true class, shape ``(C, C)``, to decide by, unless a
+            request gives others or a rule.
         flip: Average the outputs for each image and its mirror image.
         validation_runs: Runs whose validation images rules are fitted to; by default ``runs``.
         limits: What is accepted.
@@ -95,6 +100,7 @@ def make_app(
         from fastapi import FastAPI, File, Form, HTTPException, Request, UploadFile
         from fastapi.exceptions import RequestValidationError
         from fastapi.responses import HTMLResponse, JSONResponse
+        from fastapi.routing import APIRoute
         from fastapi_offline import FastAPIOffline
         from starlette.exceptions import HTTPException as StarletteHTTPException
     except ImportError as error:
@@ -107,21 +113,13 @@ def make_app(
     costs = "" if misclassification_costs is None else misclassification_costs.tolist()
     defaults = Options(prior, decide, json.dumps(costs) if costs else "")
     service = Service(models, name=name or models.paths[0].resolve().name, options=defaults)
-    device = resolve_device(device)
-    engines: list[Engine] = []
-    waiting, waiting_bytes = 0, 0
-
-    def engine() -> Engine:
-        """Return the engine; it starts with the first request, also in a mounted application."""
-        if not engines:
-            engines.append(Engine(models, device=device, max_pixels=limits.max_pixels))
-        return engines[0]
+    engine = Engine(models, device=device, max_pixels=limits.max_pixels)
+    waiting = 0
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> "AsyncIterator[None]":
-        engine()
         yield
-        engines.pop().close()
+        engine.close()
 
     app: FastAPI = FastAPIOffline(
         title="cosen",
@@ -130,6 +128,28 @@ def make_app(
         lifespan=lifespan,
         redoc_url=None,
     )
+
+    form_limits = {
+        "max_part_size": FIELD_BYTES + NUMBER_BYTES * len(models.class_names) ** 2,
+        "max_files": max(FILES, limits.max_images + 1),
+    }
+
+    class LargeForm(Request):
+        """A request whose form may have a cost table of all classes."""
+
+        def form(self, **_: Any) -> Any:
+            return super().form(**form_limits)
+
+    class LargeFormRoute(APIRoute):
+        def get_route_handler(self) -> "Callable[[Request], Coroutine[Any, Any, Response]]":
+            handle = super().get_route_handler()
+
+            async def handle_large(request: Request) -> "Response":
+                return await handle(LargeForm(request.scope, request.receive))
+
+            return handle_large
+
+    app.router.route_class = LargeFormRoute
 
     @app.exception_handler(StarletteHTTPException)
     async def on_http_error(_: Request, error: StarletteHTTPException) -> JSONResponse:
@@ -163,7 +183,7 @@ def make_app(
 
     @app.get("/model", summary="The classes, the class shares of training, and the limits")
     async def model() -> dict[str, Any]:
-        facts = {"has_maps": engine().has_maps, "limits": asdict(limits)}
+        facts = {"has_maps": engine.has_maps, "limits": asdict(limits)}
         return service.describe() | facts
 
     @app.post("/predict", summary="Predict images")
@@ -171,21 +191,35 @@ def make_app(
         request: Request,
         images: Annotated[list[UploadFile], File(description="Image files.")],
         prior: Annotated[
-            str, Form(description="Class shares: train, balanced, estimate, or cat=0.2,dog=0.8.")
-        ] = defaults.prior,
+            str | None,
+            Form(
+                description="Class shares: train, balanced, estimate, cat=0.2,dog=0.8, or outputs "
+                "for the outputs as they are. Default: as the server was started."
+            ),
+        ] = None,
         decide: Annotated[
-            str, Form(description="probability, recall:NAME=0.95, review:0.1 or sets:0.9.")
-        ] = defaults.decide,
+            str | None,
+            Form(
+                description="probability, recall:NAME=0.95, review:0.1 or sets:0.9, instead of the "
+                "server's rule or costs."
+            ),
+        ] = None,
         costs: Annotated[
-            str, Form(description="Misclassification costs as JSON, row = true class.")
-        ] = defaults.costs,
+            str | None,
+            Form(
+                description="Misclassification costs as JSON, row = true class, instead of the "
+                "server's costs or rule; none for no costs."
+            ),
+        ] = None,
         top: Annotated[int, Form(description="Number of most probable classes.")] = defaults.top,
         details: Annotated[
             bool, Form(description="Add activation maps and calibrated outputs.")
         ] = defaults.details,
     ) -> JSONResponse:
-        nonlocal waiting, waiting_bytes
-        wanted = Options(prior.strip(), decide, costs, top, details)
+        nonlocal waiting
+        texts = {"prior": prior, "decide": decide, "costs": costs}
+        given = {name: text.strip() for name, text in texts.items() if text and text.strip()}
+        wanted = service.options_of(given | {"top": top, "details": details})
         known = ("images", *(field.name for field in fields(Options)))
         for name in await request.form():
             if name not in known:
@@ -196,17 +230,13 @@ def make_app(
                 413, f"a request can have {limits.max_images} images, but has {len(images)}"
             )
         await asyncio.to_thread(service.check, wanted)
-        size = sum(one.size or 0 for one in images)
-        is_full = waiting + len(images) > limits.max_waiting
-        if is_full or (waiting and waiting_bytes + size > 4 * limits.max_bytes):
-            raise HTTPException(
-                503, "the server is busy: try again later", headers={"Retry-After": "5"}
-            )
-        waiting, waiting_bytes = waiting + len(images), waiting_bytes + size
+        if waiting + len(images) > limits.max_waiting:
+            raise HTTPException(503, BUSY, headers=RETRY)
+        waiting += len(images)
         try:
             found = await asyncio.gather(*(_answer(one, details) for one in images))
         finally:
-            waiting, waiting_bytes = waiting - len(images), waiting_bytes - size
+            waiting -= len(images)
         names = [one.filename or "" for one in images]
         pairs = list(zip(names, found, strict=True))
         whole = [(name, answer) for name, answer in pairs if isinstance(answer, Answer)]
@@ -228,7 +258,7 @@ def make_app(
 
     async def _answer(upload: UploadFile, with_map: bool) -> Answer | str:
         """Predict an upload; return a sentence if it is broken."""
-        future = engine().submit(await upload.read(), with_map=with_map)
+        future = engine.submit(await upload.read(), with_map=with_map)
         try:
             return await asyncio.wrap_future(future)
         except CosenError as error:
@@ -275,10 +305,15 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class _Guard:
-    """Refuses requests that are too large, take too long, or come from another web site."""
+    """Refuses requests that are too large, take too long, or come from another web site.
+
+    A request reserves room for its body before it is read, because bodies are stored on disk.
+    """
 
     def __init__(self, app: Any, *, limits: Limits, hosts: Sequence[str] | None) -> None:
-        self.app, self.limits, self.hosts = app, limits, hosts
+        self.app, self.limits = app, limits
+        self.hosts = None if hosts is None else [host.lower() for host in hosts]
+        self.reserved = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -290,18 +325,23 @@ class _Guard:
             await _send_error(send, *refusal)
             return
         taken, has_started = 0, False
+        room = int(headers.get(b"content-length", "0"))
+        self.reserved += room
 
         async def counted() -> Message:
-            nonlocal taken
+            nonlocal taken, room, refusal
             message = await receive()
             taken += len(message.get("body", b""))
-            if taken > self.limits.max_bytes:
+            more = max(0, taken - room)  # of a body without a length
+            refusal = refusal or self._no_room(taken, more)
+            if refusal is not None:
                 raise ConnectionAbortedError  # FastAPI would answer with a status of its own
+            room, self.reserved = room + more, self.reserved + more
             return message
 
         async def started(message: Message) -> None:
             nonlocal has_started
-            if taken <= self.limits.max_bytes:
+            if refusal is None:
                 has_started = True
                 await send(message)
 
@@ -309,10 +349,11 @@ class _Guard:
             async with asyncio.timeout(self.limits.seconds):
                 await self.app(scope, counted, started)
         except TimeoutError:
-            if not has_started:
-                await _send_error(send, 504, f"this took longer than {self.limits.seconds:g} s")
-        if taken > self.limits.max_bytes and not has_started:
-            await _send_error(send, 413, self._too_large())
+            refusal = refusal or (504, f"this took longer than {self.limits.seconds:g} s")
+        finally:
+            self.reserved -= room
+        if refusal is not None and not has_started:
+            await _send_error(send, *refusal)
 
     def _refusal(self, headers: dict[bytes, str]) -> tuple[int, str] | None:
         """Return the status and the sentence for a request that is refused; None if it is not."""
@@ -322,12 +363,14 @@ class _Guard:
         if origin is not None and _split(origin).netloc != host:
             return 403, "requests from other web sites are refused"
         length = headers.get(b"content-length", "0")
-        if not length.isdecimal() or int(length) > self.limits.max_bytes:
-            return 413, self._too_large()
-        return None
+        size = int(length) if length.isdecimal() else self.limits.max_bytes + 1
+        return self._no_room(size, size)
 
-    def _too_large(self) -> str:
-        return f"a request can have {self.limits.max_bytes / 2**20:.0f} MB"
+    def _no_room(self, size: int, more: int) -> tuple[int, str] | None:
+        """Return the refusal of a body of this size, if it needs this much more room."""
+        if size > self.limits.max_bytes:
+            return 413, f"a request can have {self.limits.max_bytes / 2**20:.0f} MB"
+        return (503, BUSY) if more and self.reserved + more > 4 * self.limits.max_bytes else None
 
 
 def _split(address: str) -> SplitResult:
@@ -341,7 +384,8 @@ def _split(address: str) -> SplitResult:
 async def _send_error(send: Send, status: int, sentence: str) -> None:
     from fastapi.responses import JSONResponse
 
-    response = JSONResponse({"error": sentence}, status, headers={"Connection": "close"})
+    headers = {"Connection": "close"} | (RETRY if status == 503 else {})
+    response = JSONResponse({"error": sentence}, status, headers=headers)
     start = {"type": "http.response.start", "status": status, "headers": response.raw_headers}
     await send(start)
     await send({"type": "http.response.body", "body": response.body})

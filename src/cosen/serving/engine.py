@@ -20,7 +20,7 @@ from torch import Tensor
 
 from cosen.data.decoding import decode_image, opened_image
 from cosen.errors import BrokenImageError, RunError
-from cosen.inference.predict import Models, batch_logits
+from cosen.inference.predict import Models, batch_logits, network_errors, place
 from cosen.networks.activation_maps import find_map_layer, logits_and_maps, map_picture
 
 _log = logging.getLogger("cosen")
@@ -63,28 +63,26 @@ class _Job:
 
 
 class Engine:
-    """Runs models for images in memory; close it to end its threads.
+    """Runs models for images in memory. Its threads start with the first image; close it to end
+    them. It can then start again.
 
     Args:
         models: The models.
-        device: Where they run, such as ``cpu``.
+        device: Where they run: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         max_pixels: Larger images are refused.
     """
 
     def __init__(self, models: Models, *, device: str, max_pixels: int) -> None:
         self.models, self.max_pixels = models, max_pixels
-        self._device = torch.device(device)
         for classifier in models.classifiers:
-            classifier.to(self._device).requires_grad_(False)
+            self._device = place(classifier.requires_grad_(False), device)
         shape = models.infos[0].preprocess.shape
-        sample = torch.zeros(1, shape[2], *shape[:2], device=self._device)
-        self._map_layer = find_map_layer(models.classifiers[0], sample)
+        with network_errors():
+            sample = torch.zeros(1, shape[2], *shape[:2], device=self._device)
+            self._map_layer = find_map_layer(models.classifiers[0], sample)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._decoding = 0
         self._lock = threading.Lock()
-        self._decoders = ThreadPoolExecutor(os.cpu_count())
-        self._worker = threading.Thread(target=self._run, daemon=True)
-        self._worker.start()
+        self._decoders: ThreadPoolExecutor | None = None
 
     @property
     def has_maps(self) -> bool:
@@ -92,16 +90,22 @@ class Engine:
         return self._map_layer is not None
 
     def close(self) -> None:
-        self._decoders.shutdown(cancel_futures=True)
-        self._jobs.put(None)
-        self._worker.join()
+        if self._decoders is not None:
+            self._decoders.shutdown(cancel_futures=True)
+            self._jobs.put(None)
+            self._worker.join()
+            self._decoders = None
 
     def submit(self, content: bytes, *, with_map: bool = False) -> "Future[Answer]":
         """Predict an encoded image. The result is an :class:`Answer`, or a BrokenImageError."""
         answer: Future[Answer] = Future()
         with self._lock:
+            if self._decoders is None:
+                self._decoding, self._decoders = 0, ThreadPoolExecutor(os.cpu_count())
+                self._worker = threading.Thread(target=self._run, daemon=True)
+                self._worker.start()
             self._decoding += 1
-        self._decoders.submit(self._decode, content, with_map and self.has_maps, answer)
+            self._decoders.submit(self._decode, content, with_map and self.has_maps, answer)
         return answer
 
     def _decode(self, content: bytes, with_map: bool, answer: "Future[Answer]") -> None:
@@ -159,11 +163,13 @@ class Engine:
                 for number, classifier in enumerate(self.models.classifiers)
             ]
         logits = torch.stack(outputs, 1)  # (B, M, C)
-        if not bool(logits.isfinite().all()):
-            raise RunError("the model gives outputs that are not finite")
         maps = self._maps([job for job in batch if job.box is not None])
         for job, own in zip(batch, logits, strict=True):
-            job.answer.set_result(Answer(own.clone(), None if job.box is None else next(maps)))
+            drawn = None if job.box is None else next(maps)
+            if bool(own.isfinite().all()):
+                job.answer.set_result(Answer(own.clone(), drawn))
+            else:
+                _fail(job.answer, RunError("the model gives outputs that are not finite"))
 
     def _inputs(self, batch: list[_Job], model: int) -> Tensor:
         pixels = np.stack([job.pixels[model] for job in batch])

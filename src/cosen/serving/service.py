@@ -1,7 +1,7 @@
 """What a server answers: classes, probabilities and decisions, from the outputs of its models."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -17,6 +17,9 @@ from cosen.inference.predict import FittedRule, Models, Prior, parse_prior
 from cosen.report.tradeoff import trained_place
 from cosen.serving.engine import Answer
 
+OUTPUTS, NO_COSTS = "outputs", "none"
+"""In a request: ignore the class shares or the costs of the server."""
+
 COVERAGE = 0.9
 """Probability with which prediction sets contain the true class."""
 
@@ -26,7 +29,8 @@ class Options:
     """How images are decided, as text: the options of ``cosen predict``.
 
     Attributes:
-        prior: Class shares; empty to use the outputs as they are.
+        prior: Class shares; ``outputs`` to use the outputs as they are. Empty for the shares of
+            training if there are costs, otherwise for the outputs.
         decide: The rule.
         costs: Misclassification costs as JSON, row = true class; empty for none.
         top: Number of most probable classes to list.
@@ -51,12 +55,25 @@ class Service:
 
     def __init__(self, models: Models, *, name: str, options: Options) -> None:
         self.models, self.name, self.options = models, name, options
-        if options.prior == "estimate":
+        if self._prior(options) == "estimate":
             raise InputError("estimate needs images: give prior=estimate with a request")
         self._fitted = lru_cache(16)(self._fit)
         self.check(options)
         known = models.validation(models.shares("train"))
         self._sets = None if known is None else PredictionSets(COVERAGE).fit(known)
+
+    def options_of(self, given: Mapping[str, Any]) -> Options:
+        """Return the options of a request: the given ones, and those of the server for the rest.
+
+        A rule replaces the costs of the server, and costs replace its rule.
+        """
+        replaced: dict[str, Any] = {}
+        if "decide" in given:
+            replaced["costs"] = ""
+        elif given.get("costs", NO_COSTS) != NO_COSTS:
+            replaced["decide"] = MostProbable.kind
+        found = replace(self.options, **(replaced | dict(given)))
+        return replace(found, costs="") if found.costs == NO_COSTS else found
 
     def check(self, options: Options) -> None:
         """Raise an error unless options can be used."""
@@ -134,8 +151,9 @@ class Service:
         return [self.models.class_names[label] for label in labels]
 
     def _prior(self, options: Options) -> Prior | None:
-        text = options.prior or ("train" if options.costs else "")  # costs need real shares
-        return parse_prior(text) if text else None
+        usual = "train" if options.costs else OUTPUTS  # costs need real shares
+        text = options.prior.strip() or usual
+        return None if text == OUTPUTS else parse_prior(text)
 
     def _rule(self, options: Options) -> Rule:
         return parse_rule(options.decide, self._cost_table(options.costs))

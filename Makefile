@@ -14,7 +14,7 @@ help:
 	@echo "make demo      compare six methods on handwritten digits with rare odd digits"
 	@echo "make check     lint, types and quick tests (about a minute)"
 	@echo "make test      lint, types and all tests"
-	@echo "make fuzz      damaged files: twenty times the cases of make test, random ones"
+	@echo "make fuzz      damaged files and requests: twenty times the cases of make test, random ones"
 	@echo "make coverage  all tests, with the coverage of each file"
 	@echo "make bench     speed and memory, as ratios (minutes; keep the machine idle)"
 	@echo "make format    format the code"
@@ -45,7 +45,7 @@ test: lint
 	$(call typed_and_tested,)
 
 fuzz: $(VENV)/.dev
-	@COSEN_FUZZ=20 $(PYTEST) tests/robustness $(TESTS)
+	@COSEN_FUZZ=20 $(PYTEST) tests/robustness tests/serving/test_fuzz.py $(TESTS)
 
 coverage: $(VENV)/.dev
 	@$(PYTEST) --cov=cosen --cov-report=term:skip-covered $(TESTS)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from contrast import contrast
 from cosen.report.page import percent, points
 from report.example_contents import EXAMPLES, HOSTILE, contents_of, page_of, unpack
 
@@ -535,19 +536,6 @@ def test_hostile_names_are_text_everywhere(visit):
     page.mouse.move(box["x"] + margin["l"] + place, box["y"] + margin["t"] + place)
     wait_until(page, "document.querySelector('#confusion-chosen .hoverlayer text')")
     assert HOSTILE[0] in page.locator("#confusion-chosen .hoverlayer").text_content()
-
-
-def luminance(colour: list[float]) -> float:
-    linear = [
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-        for part in (value / 255 for value in colour)
-    ]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(one: list[float], other: list[float]) -> float:
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
 
 
 def test_contrast(visit):

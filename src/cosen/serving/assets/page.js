@@ -3,11 +3,13 @@
 const MOST_SHARES = 30; // classes with a field for their share
 const MOST_COSTS = 20;
 const LISTED = 5;
+const MOST_NAMES = 20; // in a set; a count above
 const AT_ONCE = 8; // images in a request
 
 let model = null;
 let shares = null; // of each class; null to use the outputs as they are
 let costs = null; // row = true class; null if all mistakes are equal
+let inEverySet = new Set(); // classes with too few validation images
 const entries = [];
 
 const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.001 ? 2 : 1)} %`;
@@ -91,14 +93,14 @@ function picture(entry) {
   return frame;
 }
 
-// Classes with too few validation images are in every set.
 function setText(names) {
-  const [sure, others] = [false, true].map((wanted) =>
-    names.filter((name) => model.in_every_set.includes(name) === wanted),
-  );
-  const text = `${Math.round(100 * model.coverage)} % set: ${sure.join(", ") || (others.length ? "" : "none")}`;
-  if (!others.length) return text;
-  return `${text}${sure.length ? "; also " : ""}${others.join(", ")} (too few validation images to exclude)`;
+  const [sure, others] = [false, true].map((wanted) => {
+    const found = names.filter((name) => inEverySet.has(name) === wanted);
+    return found.length > MOST_NAMES ? `${found.length} classes` : found.join(", ");
+  });
+  const text = `${Math.round(100 * model.coverage)} % set: ${sure || (others ? "" : "none")}`;
+  if (!others) return text;
+  return `${text}${sure ? "; also " : ""}${others} (too few validation images to exclude)`;
 }
 
 function show(entry) {
@@ -149,13 +151,15 @@ async function send(group) {
 }
 
 async function add(files) {
-  const added = [...files].map((file) => ({
+  const given = [...files]; // before the list is emptied
+  await ready;
+  if (!given.length || !model) return;
+  const added = given.map((file) => ({
     file,
     url: URL.createObjectURL(file),
     card: element("article", { class: "card" }),
     text: element("div", { class: "text" }),
   }));
-  if (!added.length || !model) return;
   entries.push(...added);
   for (const entry of added) {
     show(entry);
@@ -195,7 +199,7 @@ function summarise() {
   const done = entries.filter((entry) => entry.result).length;
   const failed = entries.filter((entry) => entry.error).length;
   const problems = failed ? `, ${failed} could not be predicted` : "";
-  byId("status").textContent = entries.length ? `${done} images predicted${problems}` : "";
+  byId("status").textContent = entries.length ? `${done} ${done === 1 ? "image" : "images"} predicted${problems}` : "";
 }
 
 function clear() {
@@ -248,18 +252,19 @@ function numberField(name, value, use) {
 }
 
 const shareFields = [];
+const isLike = (one, other) => one?.every((share, n) => Math.abs(share - other?.[n]) < 1e-6);
 const normalised = (values) => values.map((value) => value / sum(values));
 
 // Uses these shares, or the outputs as they are; `place` is that of the slider, if it has one.
 function useShares(wanted, place = null) {
-  shares = wanted;
+  shares = isLike(wanted, model.shares) ? model.shares : wanted;
   const current = shares ?? trainingShares();
   shareFields.forEach((field, n) => {
     if (document.activeElement !== field) {
       field.value = String(Number((100 * current[n]).toPrecision(3)));
     }
   });
-  if (shares === null) byId("prior").value = 100 * model.trained_place;
+  if (shares === null) byId("prior").value = costs ? 0 : 100 * model.trained_place;
   else if (place !== null) byId("prior").value = place;
   byId("prior-text").textContent = sharesText(place);
   byId("rule-note").hidden = !model.rule || !isChanged();
@@ -267,8 +272,9 @@ function useShares(wanted, place = null) {
 }
 
 function sharesText(place) {
+  if (shares === null && costs) return "Training shares, because costs need real shares";
   if (shares === null) return "The outputs are used as they are.";
-  if (place === null) return "Your own shares are used.";
+  if (place === null) return `${shares === model.shares ? "The server's" : "Your own"} shares are used.`;
   if (place === 0) return "Training shares";
   return place === 100 ? "Equal shares" : `${place} % of the way to equal shares`;
 }
@@ -304,12 +310,19 @@ function makeShares() {
 
 // The place of shares on the slider; null for shares of another kind.
 function placeOf(wanted = shares) {
-  const isLike = (others) => wanted?.every((share, n) => Math.abs(share - others[n]) < 1e-6);
-  if (isLike(trainingShares())) return 0;
-  if (isLike(model.classes.map(() => 1 / model.classes.length))) return 100;
+  if (isLike(wanted, trainingShares())) return 0;
+  if (isLike(wanted, model.classes.map(() => 1 / model.classes.length))) return 100;
   const place = Number(byId("prior").value);
   const shown = normalised(trainingShares().map((share) => share ** (1 - place / 100)));
-  return isLike(shown) ? place : null;
+  return isLike(wanted, shown) ? place : null;
+}
+
+let showCosts = () => {};
+
+function useCosts(wanted) {
+  costs = wanted;
+  showCosts();
+  useShares(shares, placeOf());
 }
 
 function makeCosts() {
@@ -320,9 +333,8 @@ function makeCosts() {
     byId("equal-costs").hidden = true;
     return;
   }
-  const equal = () => classes.map((_, p) => classes.map((__, n) => Number(p !== n)));
-  let table = model.costs?.map((row) => [...row]) ?? equal();
-  const build = () => {
+  showCosts = () => {
+    const table = classes.map((_, p) => classes.map((__, n) => costs?.[p][n] ?? Number(p !== n)));
     const head = element(
       "tr",
       null,
@@ -352,31 +364,11 @@ function makeCosts() {
         element("table", null, head, ...rows)),
     );
   };
-  byId("equal-costs").addEventListener("click", () => {
-    table = equal();
-    costs = null;
-    build();
-    useShares(shares, placeOf());
-  });
-  build();
+  byId("equal-costs").addEventListener("click", () => useCosts(null));
+  showCosts();
 }
 
-async function start() {
-  startTheme();
-  const response = await fetch("model");
-  model = await response.json();
-  costs = model.costs;
-  document.title = `${model.name} – cosen`;
-  byId("title").textContent = model.name;
-  const [height, width] = model.image_size;
-  byId("facts").textContent =
-    `${model.classes.length} classes, ${model.network}, ${width} × ${height} pixels` +
-    (model.rule ? `. Decisions: ${model.decide} (${model.rule})` : "");
-  byId("maps-choice").hidden = !model.has_maps;
-  makeShares();
-  makeCosts();
-  useShares(model.shares, placeOf(model.shares));
-
+function listen() {
   const drop = byId("drop");
   byId("files").addEventListener("change", (event) => add(event.target.files));
   document.addEventListener("dragover", (event) => {
@@ -397,6 +389,30 @@ async function start() {
   byId("clear").addEventListener("click", clear);
 }
 
-start().catch((problem) => {
+async function start() {
+  startTheme();
+  listen(); // images may come before the model
+  const response = await fetch("model");
+  model = await response.json();
+  costs = model.costs;
+  inEverySet = new Set(model.in_every_set);
+  document.title = `${model.name} – cosen`;
+  byId("title").textContent = model.name;
+  const [height, width] = model.image_size;
+  byId("facts").textContent =
+    `${model.classes.length} classes, ${model.network}, ${width} × ${height} pixels` +
+    (model.rule ? `. Decisions: ${model.decide} (${model.rule})` : "");
+  byId("maps-choice").hidden = !model.has_maps;
+  byId("as-served").hidden = !(model.shares || model.costs || model.rule);
+  byId("as-served").addEventListener("click", () => {
+    shares = model.shares;
+    useCosts(model.costs);
+  });
+  makeShares();
+  makeCosts();
+  useShares(model.shares, placeOf(model.shares));
+}
+
+const ready = start().catch((problem) => {
   byId("status").textContent = `The page could not start: ${problem.message}`;
 });

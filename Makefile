@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-com
 # Packages are installed uncompiled; Python compiles modules on first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test fuzz coverage bench format clean help chromium lint
+.PHONY: demo check test fuzz coverage bench format docs clean help chromium lint
 
 help:
 	@echo "make demo      compare six methods on handwritten digits with rare odd digits"
@@ -18,6 +18,7 @@ help:
 	@echo "make coverage  all tests, with the coverage of each file"
 	@echo "make bench     speed and memory, as ratios (minutes; keep the machine idle)"
 	@echo "make format    format the code"
+	@echo "make docs      build the documentation in site/; warnings are errors"
 	@echo "make clean     remove the environment and the caches"
 
 demo: $(VENV)/.runtime
@@ -62,8 +63,12 @@ format: $(VENV)/.dev
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
+docs: $(VENV)/.docs
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs site
+	@echo "Open site/index.html"
+
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
+	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { echo "cosen needs Python 3.11.4 or newer, but '$(PYTHON)' was not found: install it, or use 'make PYTHON=...'."; exit 1; }
@@ -78,9 +83,14 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "==> Installing cosen and the development tools (this takes minutes the first time)"
-	@$(PIP) -e '.[dev]' || { echo "The installation failed: see the message above; 'make clean' removes everything."; exit 1; }
+	@$(PIP) -e '.[dev,docs]' || { echo "The installation failed: see the message above; 'make clean' removes everything."; exit 1; }
 	@$(MAKE) --no-print-directory chromium
-	@touch $(VENV)/.runtime $@
+	@touch $(VENV)/.runtime $(VENV)/.docs $@
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "==> Installing cosen and the tools for the documentation (this takes minutes the first time)"
+	@$(PIP) -e '.[docs]' || { echo "The installation failed: see the message above; 'make clean' removes everything."; exit 1; }
+	@touch $@
 
 # The report is tested in a real browser, installed from Debian's packages if possible.
 chromium:

@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-com
 # Packages are installed uncompiled; Python compiles modules on first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test fuzz coverage bench format docs clean help chromium lint
+.PHONY: demo check test fuzz coverage bench format docs recipes clean help chromium lint
 
 help:
 	@echo "make demo      compare six methods on handwritten digits with rare odd digits"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench     speed and memory, as ratios (minutes; keep the machine idle)"
 	@echo "make format    format the code"
 	@echo "make docs      build the documentation in site/; warnings are errors"
+	@echo "make recipes   install Lightning, transformers, fastai and skorch, and test the recipes"
 	@echo "make clean     remove the environment and the caches"
 
 demo: $(VENV)/.runtime
@@ -66,6 +67,10 @@ format: $(VENV)/.dev
 docs: $(VENV)/.docs
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs site
 	@echo "Open site/index.html"
+
+recipes: $(VENV)/.dev
+	@$(PIP) -r examples/recipes/requirements.txt
+	@$(BIN)/python -m pytest --quiet -rs tests/docs/test_recipes.py
 
 clean:
 	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*

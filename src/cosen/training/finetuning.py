@@ -105,17 +105,20 @@ def describe_plan(
     batch = torch.zeros(8, channels, height, width)
     with torch.inference_mode():
         tries = []
-        for _ in range(4):  # the first ones are slower, and so are those on busy cores
-            start = time.perf_counter()
+        for _ in range(4):  # the first ones are slower
+            start = time.process_time()  # other programs on the machine do not count
             network(batch)
-            tries.append(time.perf_counter() - start)
-        seconds = min(tries) / len(batch)  # of a forward pass
+            tries.append(time.process_time() - start)
+        seconds = min(tries) / torch.get_num_threads() / len(batch)  # of a forward pass
     epochs = DEFAULTS["last"]["epochs"] if mode == "none" else (config.epochs or 0)
     passes = {"none": 1.1, "light": 1 + 3 * epochs, "last": 3 + 0.4 * epochs, "all": 1 + 3 * epochs}
 
     def about(mode: Mode) -> str:
         minutes = max(1, round(passes[mode] * seconds * images / 60))
-        return f"about {minutes} {'minute' if minutes == 1 else 'minutes'} a run on this machine"
+        unit = "minute" if minutes == 1 else "minutes"
+        # later runs find features and activations in the cache
+        each = "for the first run" if mode in ("none", "last") else "a run"
+        return f"about {minutes} {unit} {each} on this machine"
 
     plan = f"{plan}; {about(mode)}"
     if mode == "none":

@@ -1,14 +1,21 @@
 # `make demo` shows what cosen does, `make test` checks everything. Both set up .venv first.
 
-PYTHON ?= python3
 VENV := .venv
+CONSTRAINTS := constraints.txt
+EXTRAS := dev,docs
+ifeq ($(OS),Windows_NT)  # with the tools of Git Bash
+PYTHON ?= python
+BIN := $(VENV)/Scripts
+else
+PYTHON ?= python3
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
+endif
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile -c $(CONSTRAINTS)
 
 # Packages are installed uncompiled; Python compiles modules on first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test fuzz coverage bench format docs recipes clean help chromium lint
+.PHONY: demo check test fuzz coverage bench format docs recipes clean help chromium lint quick oldest workflows dist
 
 help:
 	@echo "make demo      compare six methods on handwritten digits with rare odd digits"
@@ -20,6 +27,9 @@ help:
 	@echo "make format    format the code"
 	@echo "make docs      build the documentation in site/; warnings are errors"
 	@echo "make recipes   install Lightning, transformers, fastai and skorch, and test the recipes"
+	@echo "make oldest    the quick tests with the oldest supported dependencies"
+	@echo "make workflows check the files in .github/workflows"
+	@echo "make dist      build and check the files of a release in dist/"
 	@echo "make clean     remove the environment and the caches"
 
 demo: $(VENV)/.runtime
@@ -38,9 +48,10 @@ define typed_and_tested
 	[ $$tested = 0 ] && [ $$typed = 0 ]
 endef
 
+QUICK := -m "not (training or processes or browser or ray)"
 check: lint
 	@echo "==> Types (mypy) and quick tests (pytest)"
-	$(call typed_and_tested,-m "not (training or processes or browser or ray)")
+	$(call typed_and_tested,$(QUICK))
 
 test: lint
 	@echo "==> Types (mypy) and all tests (pytest)"
@@ -72,34 +83,55 @@ recipes: $(VENV)/.dev
 	@$(PIP) -r examples/recipes/requirements.txt
 	@$(BIN)/python -m pytest --quiet -rs tests/docs/test_recipes.py
 
-clean:
-	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
+quick: $(VENV)/.dev
+	@$(PYTEST) $(QUICK) $(TESTS)
 
-$(BIN)/python:
+# Old packages call deprecated functions of newer ones: these warnings are not errors here.
+oldest:
+	@$(MAKE) --no-print-directory quick VENV=.venv-oldest CONSTRAINTS=constraints-oldest.txt EXTRAS=dev TESTS="$(TESTS) \
+		-W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning -W ignore::FutureWarning"
+
+workflows: | $(VENV)/pyvenv.cfg
+	@$(PIP) zizmor
+	@$(BIN)/zizmor --offline --quiet .github
+	@if command -v actionlint >/dev/null; then actionlint; fi
+
+# 'make dist TAG=v1.2.3' also checks that the version is that of the tag.
+dist: | $(VENV)/pyvenv.cfg
+	@$(PIP) build twine
+	@rm -rf dist
+	@$(BIN)/python -m build --quiet
+	@$(BIN)/python -m twine check --strict dist/*
+	@$(if $(TAG),[ -e dist/cosen-$(TAG:v%=%).tar.gz ] || { echo "The version of dist/ is not that of the tag $(TAG)."; exit 1; })
+
+clean:
+	rm -rf $(VENV) .venv-oldest dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage*
+
+$(VENV)/pyvenv.cfg:
 	@command -v $(PYTHON) >/dev/null || { echo "cosen needs Python 3.11.4 or newer, but '$(PYTHON)' was not found: install it, or use 'make PYTHON=...'."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' || { echo "cosen needs Python 3.11.4 or newer, but '$(PYTHON)' is older: use 'make PYTHON=python3.11'."; exit 1; }
 	@echo "==> Creating a virtual environment in $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "'$(PYTHON) -m venv' failed: on Debian and Ubuntu install the package python3-venv."; exit 1; }
 
-$(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.runtime: pyproject.toml $(CONSTRAINTS) | $(VENV)/pyvenv.cfg
 	@echo "==> Installing cosen (PyTorch is large: this takes minutes the first time)"
 	@$(PIP) -e '.[export,serve,labels]' || { echo "The installation failed: see the message above; 'make clean' removes everything."; exit 1; }
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.dev: pyproject.toml $(CONSTRAINTS) | $(VENV)/pyvenv.cfg
 	@echo "==> Installing cosen and the development tools (this takes minutes the first time)"
-	@$(PIP) -e '.[dev,docs]' || { echo "The installation failed: see the message above; 'make clean' removes everything."; exit 1; }
+	@$(PIP) -e '.[$(EXTRAS)]' || { echo "The installation failed: see the message above; 'make clean' removes everything."; exit 1; }
 	@$(MAKE) --no-print-directory chromium
-	@touch $(VENV)/.runtime $(VENV)/.docs $@
+	@touch $(VENV)/.runtime $(if $(findstring docs,$(EXTRAS)),$(VENV)/.docs) $@
 
-$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.docs: pyproject.toml $(CONSTRAINTS) | $(VENV)/pyvenv.cfg
 	@echo "==> Installing cosen and the tools for the documentation (this takes minutes the first time)"
 	@$(PIP) -e '.[docs]' || { echo "The installation failed: see the message above; 'make clean' removes everything."; exit 1; }
 	@touch $@
 
 # The report is tested in a real browser, installed from Debian's packages if possible.
 chromium:
-	@command -v chromium >/dev/null || { \
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
 		echo "==> Installing Chromium for the tests of the report"; \
 		{ [ "$$(id -u)" = 0 ] && root= || root="sudo -n"; \
 		  command -v apt-get >/dev/null && $$root apt-get update -qq && \

@@ -6,7 +6,7 @@ Names and submodules load on first use, so importing the package is cheap.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "compare": "api",

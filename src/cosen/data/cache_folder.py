@@ -221,18 +221,20 @@ class CacheFolder:
             self._remember(fresh)
         return digests
 
-    def _database(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self.root / DATABASE, timeout=60)
-        database.execute(
-            "CREATE TABLE IF NOT EXISTS digests (path BLOB PRIMARY KEY, identity TEXT, digest BLOB)"
-        )
-        return database
+    @contextmanager
+    def _database(self) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(self.root / DATABASE, timeout=60)) as database:
+            database.execute(
+                "CREATE TABLE IF NOT EXISTS digests "
+                "(path BLOB PRIMARY KEY, identity TEXT, digest BLOB)"
+            )
+            yield database
 
     def _known_contents(self, names: Collection[bytes]) -> dict[bytes, tuple[str, bytes]]:
         marks = ", ".join("?" * len(names))
         query = f"SELECT path, identity, digest FROM digests WHERE path IN ({marks})"
         try:
-            with closing(self._database()) as database:
+            with self._database() as database:
                 rows = database.execute(query, tuple(names))
                 return {path: (identity, digest) for path, identity, digest in rows}
         except sqlite3.OperationalError:
@@ -244,7 +246,7 @@ class CacheFolder:
     def _remember(self, fresh: dict[bytes, tuple[str, bytes]]) -> None:
         with (
             suppress(sqlite3.OperationalError),  # the disk is full: read the files again
-            closing(self._database()) as database,
+            self._database() as database,
             database,
         ):
             database.executemany(
@@ -255,7 +257,7 @@ class CacheFolder:
     def _forget_contents(self) -> None:
         """Empty the database; the file stays, since another process may have it open."""
         try:
-            with closing(self._database()) as database:
+            with self._database() as database:
                 database.execute("DELETE FROM digests")
                 database.commit()
                 database.execute("VACUUM")

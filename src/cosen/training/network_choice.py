@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -153,8 +154,10 @@ def check_mode(
         )
     numbers = check_split(whole, preprocess.shape[:2])
     needed = 2 * numbers * images * (1 + len(augment)) / 2**30  # in half precision
-    has_sizes = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})  # not on Windows
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if has_sizes else math.inf
+    if sys.platform != "win32" and "SC_PHYS_PAGES" in os.sysconf_names:
+        memory: float = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    else:
+        memory = math.inf
     available = memory / 2**30
     if needed > available / 2:
         raise InputError(

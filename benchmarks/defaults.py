@@ -9,7 +9,7 @@ mean recall and accuracy in per cent, and the average over protocols. Usage:
         --variants "balanced-softmax;cosen;cosen(learn_tau=true)"
 
 A variant with ``oracle:`` before its name learns its costs from the very images on which it is
-measured. It shows how much better validation errors could make it at most; never choose by it.
+measured. It shows about how much better validation errors could add; never choose by it.
 """
 
 import argparse

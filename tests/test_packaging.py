@@ -150,14 +150,14 @@ def test_the_wheel_works_in_an_empty_environment(folder):
     empty = folder / "empty"
     empty.mkdir()
     alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    alone |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    alone |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "120"}
     where = run(
         scripts / "python", "-c", "import cosen; print(cosen.__file__)", cwd=empty, env=alone
     )
     assert Path(where.strip()).is_relative_to(environment)
     settings = ("--methods", "baseline,cosen", "--seeds", "1", "--epochs", "2", "--out", "study")
     table = run(scripts / "cosen", "compare", "digits", *settings, cwd=empty, env=alone)
-    assert re.search(r"^method +accuracy +mean recall", table, re.M)
+    assert re.search(r"^method +accuracy +mean recall", table, re.M), table
     for method in ("baseline", "cosen"):
         assert re.search(rf"^{method} +\d\d\.\d", table, re.M), table
     assert (empty / "study" / "leaderboard.json").exists()

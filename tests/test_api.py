@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 import cosen
+from cosen import api
 from cosen.errors import DataError, InputError, RunError
 from cosen.methods.learned_costs import Cosen
 from cosen.methods.resampling import Smote
@@ -331,6 +332,16 @@ def test_load(finished):
     assert json.loads(again.choice.model_dump_json())["method"] == again.choice.method
     with pytest.raises(RunError, match=r"is neither a run nor a study: it has no run\.json and no"):
         cosen.load(run.path.parent)
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [("photos/", "photos"), ("photos", "photos"), ("digits/", "digits/"), ("/", "/")],
+)
+def test_a_slash_at_the_end_of_a_folder_makes_no_difference(given, stored):
+    """``digits/`` is a folder, ``digits`` a dataset."""
+    config, _ = api._settings(given, None, None, None, {})
+    assert config.data == stored
 
 
 def test_the_own_network_must_be_given_again(run, tmp_path):

@@ -10,6 +10,7 @@ from cosen.comparing.grid import DEFAULT_METHODS, CompareCallbacks, compare_meth
 from cosen.costs import Objective
 from cosen.data.inspection import Inspection, grouped_csv, inspect_data
 from cosen.data.labelled import LabelledImages
+from cosen.data.named import NAMED
 from cosen.data.sources import open_data
 from cosen.devices import train_on_devices
 from cosen.errors import InputError
@@ -218,7 +219,8 @@ def _settings(
         name: str(value) if isinstance(value, Path) else value for name, value in settings.items()
     }
     if isinstance(data, str | Path):
-        values["data"] = str(data)
+        folder = str(data).rstrip("/")  # photos/ and photos are the same data, but not digits/
+        values["data"] = str(data) if folder in ("", *NAMED) else folder
     if isinstance(method, str):
         values["method"] = method
     own_method = None

@@ -344,7 +344,8 @@ def load(path: Path | str, *, network: NetworkLike | None = None) -> Run | Study
         return Study(path, network=network)
     if RunFolder(path).has_run or _has_model(path):
         return Run(path, network=network)
-    raise RunError(f"{path} is neither a run nor a study: it has no run.json and no study.json")
+    reason = "it has no run.json and no study.json" if Path(path).is_dir() else "no such folder"
+    raise RunError(f"{path} is neither a run nor a study: {reason}")
 
 
 def _has_model(path: Path | str) -> bool:

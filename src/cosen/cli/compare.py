@@ -67,7 +67,7 @@ def compare(
     epochs: options.Epochs = None,
     batch_size: options.BatchSize = None,
     lr: options.Lr = None,
-    seed: options.Seed = None,
+    seed: Annotated[int | None, typer.Option(help="The first seed; default: 0.")] = None,
     device: options.Device = None,
     workers: Annotated[
         int | None, typer.Option(help="Processes at a time; default: one per core.")

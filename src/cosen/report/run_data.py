@@ -174,9 +174,8 @@ def read_report_data(path: Path, against: Path | None = None) -> ReportData:
             )
         return _read_study(study)
     if not RunFolder(path).has_run:
-        raise RunError(
-            f"{path} is not a run folder or a study folder: it has no run.json and no study.json"
-        )
+        reason = "it has no run.json and no study.json" if path.is_dir() else "no such folder"
+        raise RunError(f"{path} is not a run folder or a study folder: {reason}")
     return _read_runs(path, against)
 
 

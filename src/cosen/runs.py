@@ -13,7 +13,7 @@ from cosen.comparing.study_folder import StudyFolder
 from cosen.costs import Objective
 from cosen.costs.cost_table import read_misclassification_costs
 from cosen.errors import InputError, RunError, choices_hint
-from cosen.files import expand_user, is_file
+from cosen.files import expand_user, is_file, is_folder
 from cosen.losses import Numbers, as_numbers
 from cosen.methods import import_name
 from cosen.training.records import EpochRecord, Metrics, ModelInfo, RunRecord
@@ -344,7 +344,7 @@ def load(path: Path | str, *, network: NetworkLike | None = None) -> Run | Study
         return Study(path, network=network)
     if RunFolder(path).has_run or _has_model(path):
         return Run(path, network=network)
-    reason = "it has no run.json and no study.json" if Path(path).is_dir() else "no such folder"
+    reason = "it has no run.json and no study.json" if is_folder(Path(path)) else "no such folder"
     raise RunError(f"{path} is neither a run nor a study: {reason}")
 
 

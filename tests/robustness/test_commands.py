@@ -163,7 +163,7 @@ def test_links_and_names_that_cannot_exist(cosen, tmp_path):
     one_sentence(cosen("train", long), "is neither a folder")
     one_sentence(cosen("train", "--resume", long), "is not a run folder")
     one_sentence(cosen("predict", "loop", "a.png"), "is not a run folder")
-    one_sentence(cosen("report", long), "run.json")
+    one_sentence(cosen("report", long), "no such folder")
     one_sentence(cosen("train", "~nobody-here/x"), "is neither a folder")
     for command in ("train", "compare", "tune"):
         one_sentence(cosen(command, *ARGUMENTS[:-2], "--out="), "--out is empty")

@@ -18,6 +18,7 @@ from cosen.comparing.study_folder import StudyFolder
 from cosen.costs import Objective
 from cosen.costs.step_files import step_matrices
 from cosen.errors import InputError, RunError
+from cosen.files import is_folder
 from cosen.inference.label_problems import HeldOut, held_out_predictions
 from cosen.training.config import TrainConfig
 from cosen.training.records import DataRecord, EpochRecord, Metrics, RunRecord, StartRecord
@@ -174,7 +175,7 @@ def read_report_data(path: Path, against: Path | None = None) -> ReportData:
             )
         return _read_study(study)
     if not RunFolder(path).has_run:
-        reason = "it has no run.json and no study.json" if path.is_dir() else "no such folder"
+        reason = "it has no run.json and no study.json" if is_folder(path) else "no such folder"
         raise RunError(f"{path} is not a run folder or a study folder: {reason}")
     return _read_runs(path, against)
 

@@ -14,6 +14,7 @@ LAYERS = [
     "errors",
     "files",
     "downloads",
+    "memory",
     "functional",
     "losses",
     "costs",

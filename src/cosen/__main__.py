@@ -17,6 +17,7 @@ def main() -> None:
     import logging
 
     from cosen.errors import OUT_OF_MEMORY, CosenError, escape_controls, is_out_of_memory
+    from cosen.memory import reuse_memory
 
     class Formatter(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
@@ -25,6 +26,7 @@ def main() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter("cosen: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    reuse_memory()
     try:
         app()
     except BrokenPipeError:

@@ -24,6 +24,7 @@ from zipfile import BadZipFile, ZipFile
 from cosen.comparing.jobs import Job, Message, Outcome, Schedule, reason_for, run_job
 from cosen.comparing.processes import limit_threads, thread_variables, usable_cores
 from cosen.errors import DataError, InputError, RunError
+from cosen.memory import reuse_memory
 
 LAST_STARTED = Path("/tmp/ray/ray_current_cluster")  # Ray looks up "auto" here
 POLL_SECONDS = 0.5  # between two checks for messages
@@ -166,6 +167,7 @@ def _run_on_node(
     from ray.exceptions import RayError
 
     limit_threads(1)
+    reuse_memory()
     reason: str | None = None
 
     def send(message: Message) -> None:

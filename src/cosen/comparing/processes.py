@@ -25,6 +25,7 @@ import cloudpickle
 
 from cosen.comparing.jobs import Job, Message, Outcome, Schedule, reason_for, run_job
 from cosen.errors import InputError
+from cosen.memory import reuse_memory
 
 EXIT_SECONDS = 1.0
 """Time for a worker to exit after its stdin was closed."""
@@ -184,6 +185,7 @@ def _close_pipe(*pipes: IO[bytes] | None) -> None:
 
 def serve(*, threads: int) -> None:
     """Run the jobs that arrive on stdin until it closes: the main function of a worker."""
+    reuse_memory()
     inbox, outbox = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)  # jobs read nothing from stdin

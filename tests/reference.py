@@ -315,3 +315,30 @@ def frequency_bias(logits, target, counts, change):
         sums[true] = sums.get(true, 0) + logs[predicted] - logs[true]
         seen[true] = seen.get(true, 0) + 1
     return sum(sums[true] / seen[true] for true in sums) / len(sums)
+
+
+def within_class_covariance(features, target):
+    """Pooled covariance of the classes with two samples or more, one sample at a time."""
+    width = len(features[0])
+    total, used = [[0.0] * width for _ in range(width)], 0
+    for label in set(target):
+        own = [row for row, found in zip(features, target, strict=True) if found == label]
+        if len(own) < 2:
+            continue
+        mean = [sum(column) / len(own) for column in zip(*own, strict=True)]
+        for row in own:
+            used += 1
+            for i in range(width):
+                for j in range(width):
+                    term = (row[i] - mean[i]) * (row[j] - mean[j])
+                    total[i][j] += term * len(own) / (len(own) - 1)
+    return [[entry / used for entry in row] for row in total]
+
+
+def spread_margin(weight, covariance, true, output):
+    """Half the variance of the difference between two outputs."""
+    width = len(covariance)
+    apart = [weight[output][i] - weight[true][i] for i in range(width)]
+    return (
+        sum(apart[i] * covariance[i][j] * apart[j] for i in range(width) for j in range(width)) / 2
+    )

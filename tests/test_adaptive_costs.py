@@ -371,7 +371,7 @@ def test_a_step_has_no_fields_of_the_other_kind():
     ]
     shared = {"number", "val_error", "best_error", "accepted", "confusion"}
     assert names == [
-        shared | {"tau", "margin", "row", "diagonal", "error_term"},
+        shared | {"tau", "margin", "row", "diagonal", "pair_term"},
         shared | {"cost_lr", "cost_matrix", "target_costs", "separability"},
     ]
 
@@ -433,3 +433,62 @@ def test_a_step_needs_values():
         AdaptiveCosts([9, 1]).step(logits, target)
     with pytest.raises(InputError, match="needs values"):
         AdaptiveCosts([9, 1]).to("meta").step(torch.zeros(4, 2), target)
+
+
+def observed(separability=1.0, margin=2.0):
+    """Costs of an output layer on three classes, of which the first two are spread along x."""
+    torch.manual_seed(0)
+    target = torch.arange(60) % 3
+    features = torch.randn(60, 2) * torch.tensor([3.0, 0.1]) + 5 * torch.eye(3)[target][:, :2]
+    output = torch.nn.Linear(2, 3)
+    costs = AdaptiveCosts(COUNTS, margin=margin, separability=separability)
+    costs.observe(lambda: output.weight, features, target)
+    return costs, output, features, target
+
+
+def test_separability_adds_costs_of_pairs():
+    costs, output, features, target = observed()
+    plain = AdaptiveCosts(COUNTS, margin=2.0)
+    spread = F.within_class_spread(features, target)
+    pairs = F.spread_margins(output.weight, spread, torch.arange(3))
+    expected = plain.costs.log() + 2.0 * pairs.detach()
+    torch.testing.assert_close(ratios(costs.costs), ratios(expected.exp()), rtol=1e-4, atol=1e-6)
+    with torch.no_grad():
+        logits = output(features)
+    torch.testing.assert_close(
+        costs(logits, target),
+        F.cost_sensitive_cross_entropy(logits, target, costs.costs),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    step = costs.step(logits, target)
+    torch.testing.assert_close(step.costs, costs.costs)
+
+
+def test_separability_trains_the_weights_and_needs_a_margin():
+    costs, output, features, target = observed()
+    slopes = []
+    for separability in (0.0, 1.0):
+        costs.separability = separability
+        (slope,) = torch.autograd.grad(costs(output(features), target), output.weight)
+        slopes.append(slope)
+    assert not torch.allclose(*slopes)
+    ignored = target.clone()
+    ignored[:5] = -100
+    expected = costs(output(features[5:]), target[5:])
+    torch.testing.assert_close(costs(output(features), ignored), expected)
+    costs.margin = 0.0
+    plain = AdaptiveCosts(COUNTS, margin=0.0)
+    assert costs(output(features), target) == plain(output(features), target)
+
+
+def test_observed_costs_can_be_copied_and_restored():
+    costs, output, features, target = observed()
+    copied = copy.deepcopy(costs)
+    assert copied.spread is not None
+    other = observed()[0]
+    other.spread.zero_()
+    other.load_state_dict(costs.state_dict())
+    torch.testing.assert_close(
+        other(output(features), target), costs(output(features), target), rtol=1e-5, atol=1e-6
+    )

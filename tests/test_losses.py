@@ -1,5 +1,4 @@
 import copy
-import functools
 import math
 import subprocess
 import sys
@@ -290,10 +289,11 @@ def test_a_loss_computed_with_its_gradient_is_the_same(monkeypatch, name, small,
     for is_fast in (False, True):
         monkeypatch.setattr("cosen.functional.losses.SMALL", small)
         monkeypatch.setattr("cosen.costs.adaptive.SMALL", small)
-        monkeypatch.setattr("cosen.functional.losses.LARGE", 0)
+        for module in ("losses", "reduction"):
+            monkeypatch.setattr(f"cosen.functional.{module}.LARGE", 0)
         monkeypatch.setattr(
             "cosen.functional.losses.ClassLoss",
-            functools.partial(ClassLoss, least=0) if is_fast else _plain_only,
+            ClassLoss if is_fast else _plain_only,
         )
         loss = FAST_LOSSES[name]()
         loss.reduction = reduction
@@ -353,3 +353,11 @@ def test_learned_costs_of_thousands_of_classes_need_little_memory():
     assert sum(tensor.numel() * tensor.element_size() for tensor in stored) < 200_000
     assert sum(buffer.numel() for buffer in costs.buffers()) == 20_000
     assert step.confusion.is_sparse
+
+
+def test_the_loss_of_a_large_batch_is_not_negative():
+    """Confident outputs have a loss of nearly 0, and rounding must not make it negative."""
+    target = torch.arange(1000) % 100
+    logits = (40 * torch.eye(100)[target]).requires_grad_()
+    losses = cosen.BalancedSoftmaxLoss(torch.arange(1, 101), reduction="none")(logits, target)
+    assert 0 <= losses.min() <= losses.max() < 1e-5

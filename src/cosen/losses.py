@@ -32,8 +32,11 @@ from cosen.functional.checks import (
 from cosen.functional.costs import RelativeTo
 from cosen.functional.losses import (
     NO_MARGINS,
+    SQUARED_ERROR_SIGNS,
+    Factors,
     Margins,
     hinge,
+    hinge_signs,
     margin_cross_entropy,
     squared_error,
 )
@@ -103,17 +106,23 @@ class _Loss(nn.Module):
         self,
         name: str,
         buffer: Tensor,
-        compute: Callable[[], Result],
+        batch: Batch,
+        prepare: Callable[[Batch], Result],
         *options: object,
         other: Tensor | None = None,
     ) -> Result:
-        """Return what follows from buffers and options; compute it again if they have changed."""
-        if is_traced() or buffer.is_inference():
-            return compute()
-        now = (buffer._version, None if other is None else other._version, *options)
+        """Return what follows from buffers and options for batches of this width and device.
+
+        It is checked and computed again only if one of them has changed.
+        """
+        if batch.is_traced or buffer.is_inference():
+            return prepare(batch)
+        logits = batch.logits
+        version = None if other is None else other._version
+        now = (buffer._version, version, logits.shape[1], logits.device, *options)
         seen = self._seen.get(name)
         if seen is None or seen[0] is not buffer or seen[1] is not other or seen[2] != now:
-            seen = self._seen[name] = buffer, other, now, compute()
+            seen = self._seen[name] = buffer, other, now, prepare(batch)
         found: Result = seen[3]
         return found
 
@@ -167,21 +176,24 @@ class CostSensitiveLoss(_SmoothedLoss):
     costs: Tensor
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        batch = self._batch(logits, target)
-        check_same_device(self.costs, logits, name="costs", other="logits")
-        check_costs(self.costs, num_classes=batch.logits.shape[1], values=False)
-        margins = self._unless_changed("costs", self.costs, self._margins)
-        is_cross_entropy = self.loss is margin_cross_entropy
-        costs = margins if is_cross_entropy else full_precision(self.costs)
-        return self.loss(batch, costs, label_smoothing=self.label_smoothing)
+        batch, smoothing = self._batch(logits, target), self.label_smoothing
+        prepared = self._unless_changed("costs", self.costs, batch, self._prepare, smoothing)
+        return self.loss(batch, prepared, label_smoothing=smoothing)
 
-    def _margins(self) -> Margins:
-        """Return log ξ of checked costs."""
+    def _prepare(self, batch: Batch) -> Margins | Factors:
+        """Check the costs; return log ξ, or the factors of the outputs."""
+        check_same_device(self.costs, batch.given, name="costs", other="logits")
+        check_costs(self.costs, num_classes=batch.logits.shape[1], values=False)
         costs = full_precision(self.costs)
         check_costs(costs, values=values_are_readable(costs))
-        if self.loss is not margin_cross_entropy or costs.requires_grad or is_traced():
-            return Margins(costs=costs)
-        return Margins(matrix=costs.log())
+        is_constant = not (costs.requires_grad or is_traced())
+        if self.loss is margin_cross_entropy:
+            return Margins(matrix=costs.log()) if is_constant else Margins(costs=costs)
+        signs = SQUARED_ERROR_SIGNS
+        if self.loss is hinge:
+            signs = hinge_signs(self.label_smoothing, len(costs))
+        factors = Factors(costs, *signs)
+        return factors.of_all_classes() if is_constant else factors
 
 
 class FixedCostLoss(CostSensitiveLoss):
@@ -258,11 +270,11 @@ class BalancedSoftmaxLoss(_SmoothedLoss):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         batch, frequencies = self._batch(logits, target), self.class_frequencies
-        _check_frequencies(frequencies, batch)
-        margins = self._unless_changed("frequencies", frequencies, self._margins, self.tau)
+        margins = self._unless_changed("frequencies", frequencies, batch, self._margins, self.tau)
         return margin_cross_entropy(batch, margins, label_smoothing=self.label_smoothing)
 
-    def _margins(self) -> Margins:
+    def _margins(self, batch: Batch) -> Margins:
+        _check_frequencies(self.class_frequencies, batch)
         return balanced_softmax_margins(self.class_frequencies, tau=self.tau)
 
 
@@ -295,20 +307,19 @@ class LDAMLoss(_Loss):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         batch, frequencies = self._batch(logits, target), self.class_frequencies
-        _check_frequencies(frequencies, batch)
         options = (self.max_margin, self.scale)
-        margins = self._unless_changed("frequencies", frequencies, self._margins, *options)
-        weight = self._unless_changed("weight", self.weight, self._weight)
+        margins, weight = self._unless_changed(
+            "frequencies", frequencies, batch, self._prepare, *options, other=self.weight
+        )
         return margin_cross_entropy(batch, margins, weight=weight, scale=self.scale)
 
-    def _weight(self) -> Tensor | None:
-        """Return the weights, or None if all are 1."""
-        if values_are_readable(self.weight) and bool((self.weight == 1).all()):
-            return None
-        return self.weight
-
-    def _margins(self) -> Margins:
-        return ldam_margins(self.class_frequencies, max_margin=self.max_margin, scale=self.scale)
+    def _prepare(self, batch: Batch) -> tuple[Margins, Tensor | None]:
+        """Return the margins and the weights; None if all weights are 1."""
+        frequencies, weight = self.class_frequencies, self.weight
+        _check_frequencies(frequencies, batch)
+        is_one = values_are_readable(weight) and bool((weight == 1).all())
+        margins = ldam_margins(frequencies, max_margin=self.max_margin, scale=self.scale)
+        return margins, None if is_one else weight
 
 
 class FocalLoss(_Loss):

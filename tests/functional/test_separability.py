@@ -192,3 +192,60 @@ def test_twenty_thousand_samples_take_less_than_a_gigabyte():
         [sys.executable, "-c", MEMORY_PROGRAM], capture_output=True, text=True, check=True
     )
     assert 0 < int(done.stdout) < 1e9
+
+
+def spread_example(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    target = torch.tensor([0] * 6 + [1] * 4 + [2])  # class 2 has one sample
+    features = torch.randn(11, 5, generator=generator).double()
+    return features, target, torch.randn(3, 5, generator=generator).double()
+
+
+def test_the_spread_within_classes_equals_reference():
+    features, target, _ = spread_example()
+    spread = F.within_class_spread(features, target, size=5)
+    expected = torch.tensor(reference.within_class_covariance(features.tolist(), target.tolist()))
+    torch.testing.assert_close(spread @ spread.T, expected.double())
+
+
+def test_few_directions_are_the_largest_ones():
+    features, target, _ = spread_example()
+    features[:, 0] *= 100
+    spread = F.within_class_spread(features, target, size=1)
+    assert (spread[0] / spread.norm()).abs() > 0.999
+    torch.testing.assert_close(
+        spread @ spread.T,
+        (whole := F.within_class_spread(features, target, size=9)) @ whole.T,
+        atol=100,
+        rtol=0.01,
+    )
+
+
+def test_spread_margins_equal_reference_and_have_gradients():
+    features, target, weight = spread_example()
+    spread = F.within_class_spread(features, target, size=5)
+    covariance = reference.within_class_covariance(features.tolist(), target.tolist())
+    found = F.spread_margins(weight, spread, torch.arange(3))
+    for true in range(3):
+        for output in range(3):
+            expected = reference.spread_margin(weight.tolist(), covariance, true, output)
+            assert float(found[true, output]) == pytest.approx(expected)
+    mixed = F.spread_margins(weight, spread, torch.tensor([[0.5, 0.5, 0.0]]).double())
+    torch.testing.assert_close(mixed[0], (found[0] + found[1]) / 2)
+    weight.requires_grad_()
+    torch.autograd.gradcheck(lambda w: F.spread_margins(w, spread, torch.tensor([0, 2])), weight)
+
+
+def test_a_loss_with_spread_margins_bounds_the_loss_of_features_that_vary():
+    """The bound of Wang et al. (2019): Jensen's inequality for the moments of a normal variable."""
+    generator = torch.Generator().manual_seed(0)
+    weight, spread = torch.randn(3, 4, generator=generator), torch.randn(4, 4, generator=generator)
+    feature, target = torch.randn(1, 4, generator=generator), torch.tensor([1])
+    noise = torch.randn(50_000, 4, generator=generator) @ spread.T
+    varied = torch.nn.functional.cross_entropy((feature + noise) @ weight.T, target.expand(50_000))
+    margins = F.spread_margins(weight, spread, target)
+    bound = torch.nn.functional.cross_entropy(feature @ weight.T + margins, target)
+    assert varied <= bound
+    small = F.spread_margins(weight, 0.01 * spread, target)
+    plain = torch.nn.functional.cross_entropy(feature @ weight.T, target)
+    assert plain < torch.nn.functional.cross_entropy(feature @ weight.T + small, target) < bound

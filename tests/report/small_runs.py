@@ -156,7 +156,7 @@ def cost_step(number, classes=3, *, separability=True, strengths=None):
     }
     if strengths:
         diagonal = torch.full((classes,), -math.log(number))
-        costs = {"row": torch.zeros(classes), "diagonal": diagonal, "error_term": None}
+        costs = {"row": torch.zeros(classes), "diagonal": diagonal, "pair_term": None}
         return AdaptiveCostStep(**shared, **strengths, **costs)
     return PaperCostStep(
         **shared,

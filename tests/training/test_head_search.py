@@ -12,9 +12,17 @@ from cosen.data.sources import from_arrays
 from cosen.data.splits import fold_of_each, split_off_validation
 from cosen.errors import DataError
 from cosen.methods import Setting, make_method
+from cosen.training import head_search
 from cosen.training.config import TrainConfig
 from cosen.training.finetuning import with_defaults
-from cosen.training.head_search import DECAYS, EPOCHS, choose_head, fit_head, recall_error
+from cosen.training.head_search import (
+    DECAYS,
+    EPOCHS,
+    Candidate,
+    choose_head,
+    fit_head,
+    recall_error,
+)
 from cosen.training.records import HeadRecord
 
 pytestmark = pytest.mark.training
@@ -133,7 +141,7 @@ def test_learned_costs_try_class_weights(noisy):
     features, pool, setting = noisy
     uneven = replace(setting, class_counts=torch.tensor([80, 30, 10]))
     head = choose_head(make_method("cosen"), features, pool, uneven, CONFIG)
-    assert len(head.errors) == 2 * len(DECAYS) + 1
+    assert len(head.errors) == 2 * len(DECAYS) + 2
     weighted = {label: error for label, error in head.errors.items() if "class weights" in label}
     assert len(weighted) == len(DECAYS)
     assert set(weighted.values()) != set(head.errors.values()) - set(weighted.values())
@@ -206,3 +214,36 @@ def test_the_objective_decides(noisy):
     other = replace(setting, objective=costs)
     head = choose_head(make_method("cosen"), features, pool, other, CONFIG)
     assert head.errors != choose(noisy, "cosen").errors
+
+
+def test_a_candidate_that_is_clearly_worse_is_not_tried_on_the_next_fold(noisy, monkeypatch):
+    tried = []
+    real = head_search._held_out_outputs
+
+    def count(method, parts, setting, config, candidate, **options):
+        tried.append(candidate)
+        logits, target, known = real(method, parts, setting, config, candidate, **options)
+        if candidate.output == "cosine":
+            logits = logits.roll(1, 1)  # always wrong
+        return logits, target, known
+
+    monkeypatch.setattr(head_search, "_held_out_outputs", count)
+    head = choose(noisy)
+    assert head.output == "linear"
+    assert tried.count(Candidate("cosine", DECAYS[0])) == 1
+    best = Candidate(head.output, head.weight_decay, head.weighting, head.margin)
+    assert tried.count(best) == head_search.FOLDS
+
+
+def test_learned_costs_try_cosines_without_a_margin(noisy):
+    """Then the choice includes that of balanced softmax."""
+    features, pool, setting = noisy
+    cosine = replace(CONFIG, head="cosine")
+    both = "cosine, weight decay 0.001", "cosine, weight decay 0.001, margin 0"
+    assert tuple(choose(noisy, "cosen", cosine).errors) == both
+    fixed = make_method("cosen", {"margin": 2})
+    assert tuple(choose_head(fixed, features, pool, setting, cosine).errors) == both[:1]
+    without = HeadRecord(output="cosine", weight_decay=0.001, errors={}, seconds=0, margin=0.0)
+    loss = make_method("cosen").make_loss(without.applied_to(setting))
+    assert (loss.margin, loss.learn_margin) == (0.0, False)
+    assert without.sentence() == "Output layer: cosine, weight decay 0.001, margin 0"

@@ -1,16 +1,20 @@
 """Costs with two learned numbers, τ and m, each learned from the whole validation split.
 
-log ξ[p, n] = −τ (1 − ω) log w_n − b_n − m (n_min / n_p)^¼ [n = p] + κ log g(R[p, n])
+log ξ[p, n] = −τ (1 − ω) log w_n − b_n − m (n_min / n_p)^¼ [n = p] + κ log g(R[p, n]) + σ m D[p, n]
 
 w_n is the importance of class n for the objective. If all classes are equally important, w_n is
 1/h_n and the first term is τ log h_n. C² costs cannot be learned from the few validation samples of
 a rare class, but τ and m can, because every sample contributes to them. The offsets b_n, if given,
 come from all training samples: see :mod:`cosen.costs.offsets`. With ω > 0, samples also have the
-weight w_p^ω: with ω = 1 importance is a weight instead of a cost.
+weight w_p^ω: with ω = 1 importance is a weight instead of a cost. If features are observed, D[p, n]
+is half the variance of the difference between outputs n and p within a class: classes that are hard
+to separate get a higher cost.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +31,7 @@ from cosen.functional.checks import (
 )
 from cosen.functional.costs import FLOOR
 from cosen.functional.losses import SMALL, Margins, margin_cross_entropy
+from cosen.functional.reduction import Batch
 from cosen.losses import Numbers, as_numbers
 
 SIGNIFICANT = 2.0
@@ -35,10 +40,14 @@ SIGNIFICANT = 2.0
 MAX_TAU = 3.0
 
 MAX_MARGIN = 8.0
-"""Largest learned m: half of 16, the scale of cosine outputs. Features cannot reach a wider one."""
+"""Largest learned m by default: half of 16, the scale of cosine outputs. Features cannot reach a
+wider one."""
 
 LOWEST = 2 * math.log(FLOOR)
 """Smallest log ξ relative to the most frequent class."""
+
+DIRECTIONS = 64
+"""Principal directions of the spread of features within classes that are used."""
 
 CHUNK = 2**20
 """Logits of the validation split that are changed at a time."""
@@ -55,11 +64,11 @@ class AdaptiveCostStep(CostStep):
     margin: float  # m after the step
     row: Tensor  # log ξ of each output, shape (C,)
     diagonal: Tensor  # added to log ξ of the true class, shape (C,)
-    error_term: Tensor | None  # added to log ξ of each pair, shape (C, C); None if it is not used
+    pair_term: Tensor | None  # added to log ξ of each pair, shape (C, C); None if there is none
 
     @property
     def costs(self) -> Tensor:
-        return costs_of(self.row, self.diagonal, self.error_term)
+        return costs_of(self.row, self.diagonal, self.pair_term)
 
 
 class AdaptiveCosts(LearnedCosts):
@@ -86,7 +95,10 @@ class AdaptiveCosts(LearnedCosts):
         margin: Fixed m; None learns it.
         margin_scale: Factor for a learned m. Use 1 for unbounded logits, which can grow to reach
             any margin, and 3 for cosines times 16 (:class:`~cosen.networks.CosineOutput`).
+        max_margin: Largest learned m.
         errors: κ, the strength of the pairwise errors R, weighted as in the paper; 0 omits them.
+        separability: σ, the strength of the pairwise separability D relative to the margin. It has
+            an effect after :meth:`observe`.
         cost_lr: Step size of τ: 0 is no step, 1 removes the bias at once.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         label_smoothing: As in the other losses.
@@ -108,6 +120,7 @@ class AdaptiveCosts(LearnedCosts):
     weight: Tensor | None
     rarity: Tensor
     error_term: Tensor | None
+    spread: Tensor | None
 
     def __init__(
         self,
@@ -120,7 +133,9 @@ class AdaptiveCosts(LearnedCosts):
         weighting: float = 0.0,
         margin: float | None = None,
         margin_scale: float = 1.0,
+        max_margin: float = MAX_MARGIN,
         errors: float = 0.0,
+        separability: float = 1.0,
         cost_lr: float = 0.3,
         reduction: F.Reduction = "mean",
         label_smoothing: float = 0.0,
@@ -128,8 +143,10 @@ class AdaptiveCosts(LearnedCosts):
     ) -> None:
         check_not_negative(tau, name="tau")
         check_not_negative(errors, name="errors")
+        check_not_negative(separability, name="separability")
         check_not_negative(0 if margin is None else margin, name="margin")
         check_not_negative(margin_scale, name="margin_scale")
+        check_not_negative(max_margin, name="max_margin")
         if tau > MAX_TAU:
             raise InputError(f"tau must be at most {MAX_TAU:g}, but is {tau:g}")
         if not isinstance(learn_tau, bool | None):
@@ -156,30 +173,69 @@ class AdaptiveCosts(LearnedCosts):
         self.tau = tau
         self.learn_tau = offsets is None if learn_tau is None else learn_tau
         self.learn_margin, self.margin = margin is None, margin or 0.0
-        self.margin_scale = margin_scale
+        self.margin_scale, self.max_margin = margin_scale, max_margin
         self.errors = errors
         self.cost_lr = cost_lr
         pairs = torch.zeros(len(counts), len(counts)) if errors else None
         self.register_buffer("error_term", pairs)
+        self.separability = separability
+        self.register_buffer("spread", None)
+        self._weight: Callable[[], Tensor] | None = None
+
+    def observe(
+        self,
+        weight: Callable[[], Tensor],
+        features: Tensor,
+        target: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Use the separability of classes in features that stay as they are.
+
+        Args:
+            weight: Returns the weights of the outputs, shape ``(C, D)``, with their graph.
+            features: What the weights are multiplied by, for training samples, shape ``(N, D)``.
+            target: Their classes, shape ``(N,)``.
+            generator: Source of randomness; default: torch's global one.
+
+        Example:
+            >>> output, costs = torch.nn.Linear(8, 2), AdaptiveCosts([10, 10])
+            >>> costs.observe(lambda: output.weight, torch.randn(20, 8), torch.arange(20) % 2)
+        """
+        found = F.within_class_spread(features, target, size=DIRECTIONS, generator=generator)
+        self.spread, self._weight = found.to(self.device), weight
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_weight": None}  # belongs to the network
 
     @property
     def costs(self) -> Tensor:  # type: ignore[override]
         """ξ, each row relative to its largest cost, shape ``(C, C)``; computed on each access."""
-        return costs_of(*self._row_and_diagonal(), self.error_term)
+        return costs_of(*self._row_and_diagonal(), self._pair_term())
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        self._check_outputs(logits)
+        if self.spread is not None:
+            logits = self._separated(logits, target)
         batch = self._batch(logits, target)
-        check_same_device(self.frequency_term, logits, name="costs", other="logits")
         source = self.frequency_term if self.error_term is None else self.error_term
         margins = self._unless_changed(
-            "costs", source, self._margins, self.tau, self.margin, other=self.offsets
+            "costs", source, batch, self._margins, self.tau, self.margin, other=self.offsets
         )
         return margin_cross_entropy(
             batch, margins, weight=self.weight, label_smoothing=self.label_smoothing
         )
 
-    def _margins(self) -> Margins:
+    def _separated(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Add what costs of separability add to the logits of classified samples."""
+        strength = self.separability * self.margin
+        if not strength or self._weight is None or self.spread is None or logits.ndim != 2:
+            return logits
+        known = target if target.is_floating_point() else target.clamp(0, self.num_classes - 1)
+        return logits + strength * F.spread_margins(self._weight(), self.spread, known)
+
+    def _margins(self, batch: Batch) -> Margins:
+        self._check_outputs(batch.given)
+        check_same_device(self.frequency_term, batch.given, name="costs", other="logits")
         row, diagonal = self._row_and_diagonal()
         if self.error_term is not None or len(row) <= SMALL:
             return Margins(matrix=costs_of(row, diagonal, self.error_term).log())
@@ -192,6 +248,17 @@ class AdaptiveCosts(LearnedCosts):
         if self.offsets is not None:
             row = row - self.offsets
         return row, -self.margin * self.rarity
+
+    @torch.no_grad()
+    def _pair_term(self) -> Tensor | None:
+        """Return what is added to log ξ for errors and separability, shape ``(C, C)``."""
+        term = None if self.error_term is None else self.error_term.clone()
+        strength = self.separability * self.margin
+        if self.spread is None or self._weight is None or not strength:
+            return term
+        every = torch.arange(self.num_classes, device=self.spread.device)
+        apart = strength * F.spread_margins(self._weight(), self.spread, every)
+        return apart if term is None else apart + term
 
     @torch.no_grad()
     def step(
@@ -218,7 +285,7 @@ class AdaptiveCosts(LearnedCosts):
         if self.learn_margin:
             correct = float((weights * (logits.argmax(1) == target)).sum())
             odds = max(0.0, _log_odds(correct, len(target)))
-            self.margin = min(MAX_MARGIN, self.margin_scale * odds)
+            self.margin = min(self.max_margin, self.margin_scale * odds)
         if self.error_term is not None:
             rates = _shrunk_rates(counts.to_dense())
             self.error_term.copy_(-self.errors * 2 * (rates - 1).square())
@@ -234,7 +301,7 @@ class AdaptiveCosts(LearnedCosts):
             margin=self.margin,
             row=row,
             diagonal=diagonal,
-            error_term=None if self.error_term is None else self.error_term.clone(),
+            pair_term=self._pair_term() if self.num_classes <= SMALL else self.error_term,
         )
 
     def _tau_change(self, logits: Tensor, target: Tensor, weights: Tensor) -> float:
@@ -267,7 +334,7 @@ def _checked_offsets(offsets: Numbers | None, classes: int) -> Tensor | None:
     return found
 
 
-def costs_of(row: Tensor, diagonal: Tensor, error_term: Tensor | None = None) -> Tensor:
+def costs_of(row: Tensor, diagonal: Tensor, pair_term: Tensor | None = None) -> Tensor:
     """Return ξ, each row relative to its largest cost, shape ``(C, C)``.
 
     Example:
@@ -276,8 +343,8 @@ def costs_of(row: Tensor, diagonal: Tensor, error_term: Tensor | None = None) ->
                 [1.0000, 0.1353]])
     """
     log_costs = row + torch.diag(diagonal)
-    if error_term is not None:
-        log_costs += error_term
+    if pair_term is not None:
+        log_costs += pair_term
     log_costs -= log_costs.amax(1, keepdim=True)
     return log_costs.exp_().clamp_(min=FLOOR**2)
 

@@ -46,5 +46,6 @@ def step_matrices(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         )
         found[of] = values.to_dense()
     if "row" in tensors:
-        found["costs"] = costs_of(tensors["row"], tensors["diagonal"], tensors.get("error_term"))
+        pairs = tensors.get("pair_term", tensors.get("error_term"))  # its name in version 0.2.0
+        found["costs"] = costs_of(tensors["row"], tensors["diagonal"], pairs)
     return found

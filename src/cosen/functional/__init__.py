@@ -50,7 +50,11 @@ from cosen.functional.rebalancing import (
     smooth_one_sided_regression,
 )
 from cosen.functional.reduction import Reduction
-from cosen.functional.separability import class_separability
+from cosen.functional.separability import (
+    class_separability,
+    spread_margins,
+    within_class_spread,
+)
 
 __all__ = [
     "FEW_SHOT",
@@ -94,6 +98,8 @@ __all__ = [
     "random_misclassification_costs",
     "shot_groups",
     "smooth_one_sided_regression",
+    "spread_margins",
     "step_costs",
     "target_costs",
+    "within_class_spread",
 ]

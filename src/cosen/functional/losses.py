@@ -9,8 +9,10 @@ smoothed targets. If samples have many classes and the margins in a row differ b
 cross-entropies need only one matrix product.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -30,6 +32,7 @@ from cosen.functional.reduction import (
     LARGE,
     Batch,
     ClassLoss,
+    Fused,
     Reduction,
     WithGradient,
     batch_loss,
@@ -43,8 +46,15 @@ WIDE = 40.0
 """Largest difference of margins in a row for which float32 can add their exponentials. The second
 derivatives, which divide by the square of the sum, set the limit."""
 
-UNDERFLOW = 80.0
-"""Losses from which the softmax of the true class is too small for float32."""
+LN_2 = math.log(2)
+LOG2_E = 1 / LN_2
+
+COPIED = 2**22
+"""Entries of a matrix of margins up to which a second copy is kept for speed."""
+
+LEAST_TOTAL, LARGEST_TOTAL = 1e-25, 1e30
+"""Sums of exponentials that float32 can hold without shifting the logits first. Larger logits would
+also lose digits of the margins."""
 
 NO_CLASS = -(2**62)
 
@@ -149,6 +159,16 @@ class Margins:
         of_true = self.diagonal.take(index).to(outputs.dtype)
         return (total.scatter_add_ if is_eager else total.scatter_add)(1, index, of_true)
 
+    @cached_property
+    def in_bits(self) -> "Margins":
+        """The margins times log2(e), for powers of 2; large matrices stay as they are."""
+        if self.row is not None:
+            diagonal = None if self.diagonal is None else self.diagonal * LOG2_E
+            return Margins(row=self.row * LOG2_E, diagonal=diagonal)
+        if self.matrix is not None and self.matrix.numel() <= COPIED:
+            return Margins(matrix=self.matrix * LOG2_E)
+        return self
+
     @property
     def requires_grad(self) -> bool:
         tensors = (self.matrix, self.costs, self.row, self.diagonal)
@@ -170,7 +190,8 @@ def margin_cross_entropy(
 
     The logits are multiplied by ``scale`` before the margins are added.
     """
-    check_fraction(label_smoothing, name="label_smoothing")
+    if label_smoothing != 0:
+        check_fraction(label_smoothing, name="label_smoothing")
     is_small = batch.logits.numel() < LARGE
     if is_small and weight is None and margins is not NO_MARGINS and batch.is_plain:
         small = _small_loss(batch, margins, label_smoothing, scale)
@@ -195,15 +216,20 @@ def margin_cross_entropy(
         )
 
     def with_gradient(outputs: Tensor, classes: Tensor) -> WithGradient:
-        table, index = margins.added(outputs, classes, scale=scale), classes.unsqueeze(1)
+        index = classes.unsqueeze(1)
+        bits = margins.in_bits
+        if bits is margins:
+            table = margins.added(outputs, classes, scale=scale).mul_(LOG2_E)
+        else:
+            table = bits.added(outputs, classes, scale=scale * LOG2_E)
         of_true = table.gather(1, index)
-        torch.softmax(table, 1, out=table)
-        won = table.gather(1, index)
-        losses = won.log().neg_()
-        if not (is_moderate(of_true) and losses.amax().item() < UNDERFLOW):
-            return None  # the sum of the exponentials or a share is not exact, or NaN
-        table.scatter_(1, index, won.sub_(1))
-        return losses.squeeze(1), table if scale == 1 else table.mul_(scale)
+        totals = table.exp2_().sum(1, keepdim=True)  # (K, 1); exp2 is faster than exp
+        lowest, highest = torch.aminmax(totals)
+        if not (lowest.item() > LEAST_TOTAL and highest.item() < LARGEST_TOTAL):
+            return None  # an exponential is not exact, or NaN
+        table.scatter_add_(1, index, totals.neg())  # the gradient times the totals
+        losses = totals.log().sub_(of_true, alpha=LN_2).clamp_(min=0)  # rounding may go below
+        return Fused(losses, table, totals if scale == 1 else totals / scale)
 
     is_fused = not (label_smoothing or margins.requires_grad or margins is NO_MARGINS)
     of_class = ClassLoss(plain, with_gradient if is_fused else None)
@@ -221,12 +247,17 @@ def _small_loss(
 
     A class that does not exist raises an error.
     """
-    if not is_moderate(batch.logits):
+    logits, target, matrix = batch.logits, batch.target, margins.matrix
+    if not is_moderate(logits):
         return None
     try:
+        if matrix is not None and matrix.dtype is logits.dtype:  # the usual case, with few calls
+            sums = matrix.index_select(0, target).add_(logits, alpha=scale)
+        else:
+            sums = margins.added(logits, target, scale=scale)
         loss = cross_entropy(
-            margins.added(batch.logits, batch.target, scale=scale),
-            batch.target,
+            sums,
+            target,
             label_smoothing=label_smoothing,
             reduction=batch.reduction,
             ignore_index=NO_CLASS,
@@ -339,7 +370,9 @@ def cost_sensitive_hinge(
         tensor(1.)
     """
     batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
-    return hinge(batch, _checked_costs(costs, batch.logits), label_smoothing=label_smoothing)
+    costs = _checked_costs(costs, batch.logits)
+    factors = Factors(costs, *hinge_signs(label_smoothing, len(costs)))
+    return hinge(batch, factors, label_smoothing=label_smoothing)
 
 
 def cost_sensitive_mse(
@@ -371,79 +404,129 @@ def cost_sensitive_mse(
     """
     batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
     costs = _checked_costs(costs, batch.logits)
-    return squared_error(batch, costs, label_smoothing=label_smoothing)
+    factors = Factors(costs, *SQUARED_ERROR_SIGNS)
+    return squared_error(batch, factors, label_smoothing=label_smoothing)
 
 
-def hinge(batch: Batch, costs: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
-    """:func:`cost_sensitive_hinge` of a prepared batch and checked costs."""
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """What the outputs are multiplied by: the costs times the sign of their class.
+
+    Attributes:
+        costs: ξ, shape ``(C, C)``; the factors themselves if there are no signs.
+        wrong: Sign of the outputs of wrong classes.
+        true: Sign of the output of the true class.
+    """
+
+    costs: Tensor
+    wrong: float | None = None
+    true: float | None = None
+
+    def of_all_classes(self) -> Self:
+        """Return factors that are computed once for all batches."""
+        return type(self)(self.of_classes(torch.arange(len(self.costs), device=self.costs.device)))
+
+    def of_classes(self, classes: Tensor) -> Tensor:
+        """Return the factors of true classes ``(K,)``, shape ``(K, C)``, as a new matrix."""
+        rows = self.costs.index_select(0, classes)
+        if self.wrong is None or self.true is None:
+            return rows
+        index = classes.unsqueeze(1)
+        return (self.wrong * rows).scatter(1, index, self.true * rows.gather(1, index))
+
+
+def hinge_signs(label_smoothing: float, classes: int) -> tuple[float, float]:
+    """Return 1 - 2 d of wrong and true classes."""
+    check_fraction(label_smoothing, name="label_smoothing")
+    share = label_smoothing / classes
+    return 1 - 2 * share, 2 * (label_smoothing - share) - 1
+
+
+def hinge(batch: Batch, factors: Factors, *, label_smoothing: float = 0.0) -> Tensor:  # noqa: ARG001
+    """:func:`cost_sensitive_hinge` of a prepared batch and its factors."""
+
+    def terms(outputs: Tensor, rows: Tensor) -> Tensor:
+        return torch.mul(outputs, rows).add_(1).relu_()
+
+    def with_gradient(outputs: Tensor, rows: Tensor) -> Fused:
+        found = terms(outputs, rows)
+        torch.ops.aten.threshold_backward.grad_input(rows, found, 0, grad_input=rows)
+        return Fused(found.sum(1) if batch.reduction == "none" else found.sum(), rows)
+
+    return _loss_of_weighted_outputs(batch, factors, terms, with_gradient=with_gradient)
+
+
+SQUARED_ERROR_SIGNS = (1.0, -1.0)
+"""Signs of wrong and true classes: with y = logistic(x), 1 - y = logistic(-x)."""
+
+
+def squared_error(batch: Batch, factors: Factors, *, label_smoothing: float = 0.0) -> Tensor:
+    """:func:`cost_sensitive_mse` of a prepared batch and its factors."""
     check_fraction(label_smoothing, name="label_smoothing")
     share = label_smoothing / batch.logits.shape[1]
-    signs = 1 - 2 * share, 2 * (label_smoothing - share) - 1  # 1 - 2 d of wrong and true classes
 
-    def plain(outputs: Tensor, factors: Tensor) -> Tensor:
-        return torch.addcmul(factors.new_ones(()), outputs, factors).clamp(min=0).sum(1)
-
-    def with_gradient(outputs: Tensor, factors: Tensor) -> WithGradient:
-        terms = torch.addcmul(factors.new_ones(()), outputs, factors).clamp_(min=0)
-        torch.ops.aten.threshold_backward.grad_input(factors, terms, 0, grad_input=factors)
-        return terms.sum(1), factors
-
-    return _loss_of_weighted_outputs(batch, costs, signs, plain, with_gradient)
-
-
-def squared_error(batch: Batch, costs: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
-    """:func:`cost_sensitive_mse` of a prepared batch and checked costs."""
-    check_fraction(label_smoothing, name="label_smoothing")
-    share = label_smoothing / batch.logits.shape[1]
-    signs = 1.0, -1.0  # with y = logistic(x), 1 - y = logistic(-x)
-
-    def plain(outputs: Tensor, factors: Tensor) -> Tensor:
-        errors = (outputs * factors).sigmoid()  # |d - y| without smoothing
+    def terms(outputs: Tensor, rows: Tensor) -> Tensor:
+        errors = (outputs * rows).sigmoid()  # |d - y| without smoothing
         if label_smoothing:
-            is_wrong = factors > 0  # costs are positive
+            is_wrong = rows > 0  # costs are positive
             errors = errors - share - (label_smoothing - 2 * share) * (~is_wrong).to(errors.dtype)
-        return errors.square().sum(1) / 2
+        return errors.square()
 
-    def with_gradient(outputs: Tensor, factors: Tensor) -> WithGradient:
-        errors = (outputs * factors).sigmoid_()
-        torch.ops.aten.sigmoid_backward.grad_input(factors, errors, grad_input=factors)
-        return torch.linalg.vecdot(errors, errors) / 2, factors.mul_(errors)
+    def with_gradient(outputs: Tensor, rows: Tensor) -> Fused:
+        errors = torch.mul(outputs, rows).sigmoid_()
+        torch.ops.aten.sigmoid_backward.grad_input(rows, errors, grad_input=rows)
+        squares = errors if batch.reduction == "none" else errors.flatten()
+        return Fused(torch.linalg.vecdot(squares, squares).div_(2), rows, factor=errors)
 
     fused = None if label_smoothing else with_gradient
-    return _loss_of_weighted_outputs(batch, costs, signs, plain, fused)
+    return _loss_of_weighted_outputs(batch, factors, terms, share=0.5, with_gradient=fused)
 
 
 def _loss_of_weighted_outputs(
     batch: Batch,
-    costs: Tensor,
-    signs: tuple[float, float],
-    plain: Callable[[Tensor, Tensor], Tensor],
-    with_gradient: Callable[[Tensor, Tensor], WithGradient] | None,
+    factors: Factors,
+    terms: Callable[[Tensor, Tensor], Tensor],
+    *,
+    share: float = 1.0,
+    with_gradient: Callable[[Tensor, Tensor], Fused] | None = None,
 ) -> Tensor:
-    """Compute a loss of the outputs times factors: the costs times the sign of their class.
+    """Compute a loss of the outputs times factors.
 
-    ``signs`` are those of wrong and true classes. ``with_gradient`` may write to the factors.
+    Args:
+        batch: The samples.
+        factors: Factors of the outputs.
+        terms: Maps outputs and their factors ``(K, C)`` to the summands of the loss.
+        share: Factor for the summands.
+        with_gradient: Computes the loss together with its gradient, which is faster for large
+            batches. It may write to the factors.
     """
-    costs = costs.to(batch.logits.dtype)
-    wrong, true = signs
 
-    def factors_of(classes: Tensor) -> Tensor:
-        rows, index = costs.index_select(0, classes), classes.unsqueeze(1)
-        of_true = true * rows.gather(1, index)
-        others = rows if wrong == 1 else wrong * rows
-        is_new = not (others.requires_grad or is_traced())
-        return others.scatter_(1, index, of_true) if is_new else others.scatter(1, index, of_true)
+    def rows_of(classes: Tensor) -> Tensor:
+        rows = factors.of_classes(classes)
+        return rows if rows.dtype is batch.logits.dtype else rows.to(batch.logits.dtype)
 
-    def of_class(outputs: Tensor, classes: Tensor) -> Tensor:
+    def plain(outputs: Tensor, classes: Tensor) -> Tensor:
         check_logit_values(batch.given)  # an infinite logit may have a finite loss
-        return plain(outputs, factors_of(classes))
+        return share * terms(outputs, rows_of(classes)).sum(1)
 
     def fused(outputs: Tensor, classes: Tensor) -> WithGradient:
-        if with_gradient is None or not is_moderate(outputs):
-            return None
-        return with_gradient(outputs, factors_of(classes))
+        assert with_gradient is not None
+        return with_gradient(outputs, rows_of(classes)) if _has_finite_sum(outputs) else None
 
-    return batch_loss(batch, ClassLoss(of_class, None if costs.requires_grad else fused, least=0))
+    is_fused = not (with_gradient is None or factors.costs.requires_grad)
+    is_quick = batch.logits.numel() < LARGE or not is_fused
+    if is_quick and batch.reduction != "none" and batch.is_plain and _has_finite_sum(batch.logits):
+        try:
+            total = terms(batch.logits, rows_of(batch.target)).sum()
+            return total * (share / len(batch.target) if batch.reduction == "mean" else share)
+        except (IndexError, RuntimeError):
+            pass  # a target is ignored or wrong
+    return batch_loss(batch, ClassLoss(plain, fused if is_fused else None))
+
+
+def _has_finite_sum(outputs: Tensor) -> bool:
+    """Return whether no output is infinite or NaN; the reverse need not hold."""
+    return math.isfinite(outputs.detach().sum().item())
 
 
 def _checked_costs(costs: Tensor, logits: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ Reduction = Literal["mean", "sum", "none"]
 REDUCTIONS = get_args(Reduction)
 
 LARGE = 2**16
-"""Logits in a batch from which memory traffic takes most of the time, not the number of calls."""
+"""Logits in a batch from which computing takes more time than calling functions."""
 
 MODERATE = 100.0
 """Logits to which margins are added without a loss of digits."""
@@ -52,14 +52,16 @@ class Batch(NamedTuple):
     ignore_index: int
     given: Tensor  # the logits as they were given
     given_target: Tensor
+    is_traced: bool  # whether torch.compile or a transform runs the code
 
     @property
     def is_plain(self) -> bool:
         """Whether a target that is not a class, also an ignored one, would raise an error."""
         logits = self.logits
-        is_ignored = 0 <= self.ignore_index < logits.shape[1]
-        has_classes = not (is_ignored or self.target.is_floating_point())
-        return has_classes and values_are_readable(logits) and logits.shape[0] > 0
+        samples, classes = logits.shape
+        is_ignored = 0 <= self.ignore_index < classes
+        has_values = logits.is_cpu and not self.is_traced and samples > 0
+        return has_values and not (is_ignored or self.target.is_floating_point())
 
     def check_values(self) -> bool:
         """Check the values that can be read; return whether it is known that all samples count."""
@@ -86,7 +88,8 @@ def prepare_batch(
         and target.device == logits.device
         and reduction in REDUCTIONS
     ):
-        return Batch(logits, target, target.shape, reduction, ignore_index, logits, target)
+        shape = target.shape
+        return Batch(logits, target, shape, reduction, ignore_index, logits, target, is_traced())
     check_choice(reduction, REDUCTIONS, name="reduction")
     check_logits(logits)
     check_target(target, logits)
@@ -96,7 +99,7 @@ def prepare_batch(
     else:
         flat_target = target.long() if target.ndim == 1 else target.long().flatten()
     flat = full_precision(classes_last(logits))
-    return Batch(flat, flat_target, shape, reduction, ignore_index, logits, target)
+    return Batch(flat, flat_target, shape, reduction, ignore_index, logits, target, is_traced())
 
 
 def is_moderate(logits: Tensor) -> bool:
@@ -124,8 +127,21 @@ def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     return torch.autocast(device.type, enabled=False)
 
 
-WithGradient = tuple[Tensor, Tensor] | None
-"""Losses ``(K,)`` and their gradient ``(K, C)``, or None if digits would be lost."""
+class Fused(NamedTuple):
+    """Losses that were computed together with their gradient: ``table * factor / divisor``.
+
+    Factor and divisor are applied only in the backward pass, together with the gradient of the
+    reduced loss: one pass over the table less.
+    """
+
+    losses: Tensor  # (K,) or (K, 1), or their sum
+    table: Tensor  # (K, C)
+    divisor: Tensor | None = None  # (K, 1)
+    factor: Tensor | None = None  # (K, C)
+
+
+WithGradient = Fused | None
+"""None if digits would be lost."""
 
 
 @dataclass(frozen=True)
@@ -136,12 +152,10 @@ class ClassLoss:
         plain: Maps logits ``(K, C)`` and class indices ``(K,)`` to losses ``(K,)``.
         with_gradient: Computes the same losses and their gradient together; None if there is no
             such way.
-        least: Logits in a batch from which this is faster.
     """
 
     plain: Callable[[Tensor, Tensor], Tensor]
     with_gradient: Callable[[Tensor, Tensor], WithGradient] | None = None
-    least: int = LARGE
 
     def reduced(self, batch: Batch) -> Tensor:
         """Return the reduced loss of a batch in which all samples count.
@@ -150,19 +164,19 @@ class ClassLoss:
         """
         outputs, classes = batch.logits, batch.target
         has_gradient = outputs.requires_grad and torch.is_grad_enabled()
-        if self.with_gradient and has_gradient and outputs.numel() >= self.least:
+        if self.with_gradient and has_gradient and outputs.numel() >= LARGE:
             found = self.with_gradient(outputs.detach(), classes)
             if found is not None:
-                arguments = (outputs, classes, *found, self.plain, batch.reduction)
-                fused: Tensor = _Fused.apply(*arguments)  # type: ignore[no-untyped-call]
-                return fused
+                fused = (classes, found, self.plain, batch.reduction)
+                loss: Tensor = _FusedLoss.apply(outputs, fused)  # type: ignore[no-untyped-call]
+                return loss
         loss = _reduce(self.plain(outputs, classes), batch.reduction)
         if not (bool(loss.isfinite().all()) if loss.ndim else math.isfinite(loss.item())):
             check_logit_values(batch.given)  # a masked class may have an infinite loss
         return loss
 
 
-class _Fused(torch.autograd.Function):
+class _FusedLoss(torch.autograd.Function):
     """A reduced loss with a stored gradient.
 
     The first backward pass scales this gradient in place: new memory would take longer than the
@@ -173,35 +187,40 @@ class _Fused(torch.autograd.Function):
     def forward(
         ctx: Any,
         outputs: Tensor,
-        classes: Tensor,
-        losses: Tensor,
-        table: Tensor,
-        plain: Callable[[Tensor, Tensor], Tensor],
-        reduction: Reduction,
+        fused: tuple[Tensor, Fused, Callable[[Tensor, Tensor], Tensor], Reduction],
     ) -> Tensor:
+        classes, ctx.fused, ctx.plain, ctx.reduction = fused
         ctx.save_for_backward(outputs, classes)
-        ctx.table, ctx.plain, ctx.reduction = table, plain, reduction
-        return _reduce(losses, reduction)
+        losses: Tensor = ctx.fused.losses
+        if losses.ndim or ctx.reduction != "mean":
+            return _reduce(losses, ctx.reduction)
+        return losses / classes.shape[0]
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         outputs, classes = ctx.saved_tensors
-        table, ctx.table = ctx.table, None
+        fused, ctx.fused = ctx.fused, None
         is_differentiable = torch.is_grad_enabled()
-        if table is None or is_differentiable:
+        if fused is None or is_differentiable:
             with torch.enable_grad():
                 loss = _reduce(ctx.plain(outputs, classes), ctx.reduction)
+            gradient = gradient.reshape(loss.shape)
             (result,) = torch.autograd.grad(loss, outputs, gradient, create_graph=is_differentiable)
-            return result, *NOTHING
+            return result, None
         if ctx.reduction == "mean":
-            gradient = gradient / len(classes)
+            gradient = gradient / classes.shape[0]
         elif ctx.reduction == "none":
-            gradient = gradient.unsqueeze(1)
-        return table.mul_(gradient), *NOTHING
-
-
-NOTHING = (None,) * 5
-"""Gradients of the other arguments of :class:`_Fused`."""
+            gradient = gradient.reshape(-1, 1)
+        _, table, divisor, factor = fused
+        if divisor is not None:
+            gradient = gradient / divisor
+        if factor is None:
+            table.mul_(gradient)
+        elif gradient.ndim:
+            table.mul_(factor).mul_(gradient)
+        else:  # in one pass
+            torch.addcmul(gradient.new_zeros(()), table, factor, value=gradient.item(), out=table)
+        return table, None
 
 
 def _reduce(losses: Tensor, reduction: Reduction) -> Tensor:

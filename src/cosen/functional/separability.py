@@ -13,6 +13,9 @@ _CLOSE = 1e-2
 """If a squared distance is below this share of the squared norms, the matrix product is too
 inexact to find the nearest neighbour, and the search in that class is repeated around its mean."""
 
+ITERATIONS = 3
+"""Of the search for principal components. They need not be exact."""
+
 
 def class_separability(
     features: Tensor,
@@ -172,3 +175,77 @@ def _check(
     if features.numel() and not all(bound.isfinite() for bound in features.aminmax()):
         sample = int((~features.isfinite()).any(1).nonzero()[0])
         raise InputError(f"features must be finite, but sample {sample} has NaN or infinity")
+
+
+def within_class_spread(
+    features: Tensor, target: Tensor, *, size: int = 64, generator: torch.Generator | None = None
+) -> Tensor:
+    r"""Directions in which samples differ most from the mean of their class.
+
+    .. math:: A A^\top \approx \Sigma = \frac1N \sum_i \tfrac{n_{c_i}}{n_{c_i} - 1}
+       (f_i - \mu_{c_i}) (f_i - \mu_{c_i})^\top
+
+    The columns of A span about the largest principal components of :math:`\Sigma`, found by
+    subspace iteration. Classes with one sample are left out.
+
+    Args:
+        features: f, shape ``(N, D)``.
+        target: Classes, shape ``(N,)``.
+        size: Number of directions, at most D.
+        generator: Source of randomness for the first directions.
+
+    Returns:
+        A, shape ``(D, size)``, on the device of the features.
+
+    Example:
+        >>> features = torch.tensor([[0.0, 1.0], [0.0, 3.0], [5.0, 1.0], [5.0, 3.0]])
+        >>> spread = within_class_spread(features, torch.tensor([0, 0, 1, 1]), size=1)
+        >>> (spread @ spread.T).round(decimals=3).abs()
+        tensor([[0., 0.],
+                [0., 2.]])
+    """
+    features = full_precision(features.detach())
+    classes, target, counts = torch.unique(target, return_inverse=True, return_counts=True)
+    sums = features.new_zeros(len(classes), features.shape[1]).index_add_(0, target, features)
+    factors = (counts / (counts - 1).clamp(min=1)).sqrt()[target].to(features.dtype)
+    rest = (features - (sums / counts[:, None])[target]) * factors[:, None]  # (N, D)
+    used = max(1, int((counts[target] > 1).sum()))
+    width = features.shape[1]
+    directions = torch.randn(width, min(size, width), generator=generator).to(features)
+    with without_autocast(features.device):
+        for _ in range(ITERATIONS):
+            directions = torch.linalg.qr(rest.T @ (rest @ directions)).Q
+        strengths, turns = torch.linalg.eigh((rest @ directions).T @ (rest @ directions) / used)
+        found: Tensor = directions @ (turns * strengths.clamp(min=0).sqrt())
+    return found
+
+
+def spread_margins(weight: Tensor, spread: Tensor, target: Tensor) -> Tensor:
+    r"""Half the variance of the difference between an output and that of the true class.
+
+    .. math:: \tfrac12 (w_n - w_p)^\top \Sigma (w_n - w_p) = \tfrac12 \| A^\top (w_n - w_p) \|^2
+
+    Added to the logits, it gives a bound on the expected cross-entropy of features that vary around
+    their class as :math:`\Sigma` says (Wang et al. 2019, implicit semantic data augmentation).
+    Outputs that such variation confuses with the true class need a wider margin.
+
+    Args:
+        weight: Weights w of the outputs, shape ``(C, D)``.
+        spread: A, the result of :func:`within_class_spread`, shape ``(D, size)``.
+        target: True classes ``(B,)``, or probabilities ``(B, C)``.
+
+    Returns:
+        Shape ``(B, C)``. Gradients flow to the weights.
+
+    Example:
+        >>> weight, spread = torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.eye(2)
+        >>> spread_margins(weight, spread, torch.tensor([0, 1]))
+        tensor([[0.0000, 2.5000],
+                [2.5000, 0.0000]])
+    """
+    with without_autocast(weight.device):
+        reach = full_precision(weight) @ spread  # (C, size)
+        own = target.to(reach.dtype) @ reach if target.is_floating_point() else reach[target]
+        sizes = reach.square().sum(1) / 2
+        own_sizes = target.to(reach.dtype) @ sizes if target.is_floating_point() else sizes[target]
+        return torch.addmm(sizes, own, reach.T, alpha=-1) + own_sizes[:, None]

@@ -4,13 +4,16 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, get_args
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from cosen.costs import AdaptiveCosts, CostLearner, LossName
 from cosen.costs.cost_table import read_misclassification_costs
 from cosen.errors import InputError
 from cosen.files import expand_user
 from cosen.methods.method import NetworkMethod, Setting, check_options
+from cosen.networks import CosineOutput
 
 TAKEN = ("reduction", "ignore_index", "objective", "loss")
 """Options of the losses that training sets."""
@@ -22,6 +25,9 @@ COSINE_SCALE = 16.0
 
 COSINE_MARGIN = 3.0
 """Factor for margins between cosines."""
+
+FIXED_MARGIN = 4.0
+"""Largest margin between cosines of features that cannot adapt to it."""
 
 
 class Cosen(NetworkMethod):
@@ -54,6 +60,7 @@ class Cosen(NetworkMethod):
         _check(self.name, options, AdaptiveCosts, besides=["output"])
         self.output, self.options = output, options
         self.weightings = (0.0,) if {"learn_tau", "weighting"} & set(options) else (0.0, 1.0)
+        self.margins = (None,) if "margin" in options else (None, 0.0)
         self.uses_offsets = not {"learn_tau", "offsets"} & set(options)
         self.keeps_linear_output = output == "linear"
         AdaptiveCosts([1, 1], **options)  # raises for bad values
@@ -66,9 +73,24 @@ class Cosen(NetworkMethod):
         counts = setting.class_counts
         has_cosines = setting.has_cosine_output or self.cosine_scale(setting) is not None
         wider = {"margin_scale": COSINE_MARGIN} if has_cosines else {}
+        if has_cosines and not setting.learns_features:
+            wider["max_margin"] = FIXED_MARGIN
         known = {"offsets": setting.offsets} if self.uses_offsets else {}
-        options = {**wider, **known, "weighting": setting.weighting, **self.options}
+        chosen = {"weighting": setting.weighting, "margin": setting.margin}
+        options = {**wider, **known, **chosen, **self.options}
         return AdaptiveCosts(counts, objective=setting.objective, **options)
+
+    def observe(
+        self, loss: nn.Module, output: nn.Module, features: Tensor, target: Tensor, seed: int
+    ) -> None:
+        # weights of a linear layer have no bound: their spread would only shrink them
+        if isinstance(loss, AdaptiveCosts) and isinstance(output, CosineOutput):
+            loss.observe(
+                output.scaled_weight,
+                normalize(features, dim=1),
+                target,
+                generator=torch.Generator().manual_seed(seed),
+            )
 
 
 class CosenPaper(NetworkMethod):

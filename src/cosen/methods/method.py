@@ -43,6 +43,7 @@ class Setting:
         learns_features: Whether a network of cosen is trained from images with no layer frozen.
         has_cosine_output: Whether the output layer on pretrained features has cosines.
         weighting: Share of the importance of classes that is a weight of samples instead of a cost.
+        margin: Fixed margin of learned costs; None if they learn it.
         offsets: What held-out outputs on pretrained features lack by class, shape ``(C,)``; None
             if they were not cross-validated.
         baseline: Outputs of the baseline for the validation images, if the method starts from the
@@ -56,6 +57,7 @@ class Setting:
     learns_features: bool = False
     has_cosine_output: bool = False
     weighting: float = 0.0
+    margin: float | None = None
     offsets: Tensor | None = None
     baseline: Outputs | None = None
 
@@ -149,12 +151,14 @@ class NetworkMethod(Method):
         uses_offsets: Whether it uses ``offsets`` of its :class:`Setting`.
         weightings: Values of ``weighting`` of its :class:`Setting` that are compared when the
             output layer is chosen.
+        margins: Values of ``margin`` of its :class:`Setting` that are compared for cosines.
     """
 
     retrains_output: ClassVar[bool] = False
     keeps_linear_output: bool = False
     uses_offsets: bool = False
     weightings: tuple[float, ...] = (0.0,)
+    margins: tuple[float | None, ...] = (None,)
 
     def make_loss(self, setting: Setting) -> nn.Module:
         """Return the loss of logits and targets. It may be :class:`~cosen.AdaptiveCosts`."""
@@ -171,6 +175,19 @@ class NetworkMethod(Method):
             loss: The result of :meth:`make_loss`.
             setting: Facts about the data.
             progress: Share of finished epochs.
+        """
+
+    def observe(
+        self, loss: nn.Module, output: nn.Module, features: Tensor, target: Tensor, seed: int
+    ) -> None:
+        """Show the loss what the output layer is trained on, if features stay as they are.
+
+        Args:
+            loss: The result of :meth:`make_loss`.
+            output: The output layer.
+            features: Features of the training samples, shape ``(N, D)``.
+            target: Their classes, shape ``(N,)``.
+            seed: For random numbers.
         """
 
     def class_draws(self, setting: Setting) -> np.ndarray | None:

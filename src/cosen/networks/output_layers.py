@@ -31,6 +31,10 @@ class CosineOutput(nn.Module):
         weight = nn.functional.normalize(self.weight, dim=1)
         return self.scale * nn.functional.linear(nn.functional.normalize(features, dim=1), weight)
 
+    def scaled_weight(self) -> Tensor:
+        """Return the weights that features of length 1 are multiplied by."""
+        return self.scale * nn.functional.normalize(self.weight, dim=1)
+
 
 def use_cosine_output(network: Network, *, scale: float = SCALE) -> Network:
     """Replace a network's linear output layer by :class:`CosineOutput`."""

@@ -17,6 +17,7 @@ LEARNED_MARGIN = _cosen(learn_tau=False, output="linear")
 FIXED_MARGIN = _cosen(margin=4, output="linear")
 LINEAR_OUTPUT = _cosen(output="linear")
 WITHOUT_WEIGHTS = _cosen(weighting=0)
+WITHOUT_SEPARABILITY = _cosen(separability=0)
 WITH_ERRORS = _cosen(errors=1)
 
 VARIANTS = {
@@ -26,6 +27,7 @@ VARIANTS = {
     FIXED_MARGIN: "class frequencies with learned strength or offsets, and a margin of 4",
     LINEAR_OUTPUT: "class frequencies with learned strength or offsets, and a learned margin",
     WITHOUT_WEIGHTS: "`cosen` without the choice of class weights",
+    WITHOUT_SEPARABILITY: "`cosen` without class separability",
     WITH_ERRORS: "all of `cosen` and pairwise errors",
 }
 """Variants of ``cosen``, and what each of them has."""
@@ -33,7 +35,8 @@ VARIANTS = {
 DESCRIPTIONS = VARIANTS | {
     "cosen": "class frequencies with learned strength, and a learned margin; a cosine output layer "
     "if the network is trained from scratch. On pretrained features: offsets of the classes, a "
-    "learned margin, and the choice between costs and class weights and between linear and cosine",
+    "learned margin, the choice between costs and class weights and between linear and cosine, and "
+    "with cosines class separability",
 }
 
 ORDER = ("baseline", *list(VARIANTS)[:-1], "cosen", WITH_ERRORS)
@@ -45,6 +48,7 @@ STEPS = (
     (LINEAR_OUTPUT, LEARNED_TAU),
     ("cosen", LINEAR_OUTPUT),
     ("cosen", WITHOUT_WEIGHTS),
+    ("cosen", WITHOUT_SEPARABILITY),
     ("cosen", FREQUENCIES),
     (FIXED_MARGIN, LEARNED_TAU),
     (WITH_ERRORS, "cosen"),
@@ -56,7 +60,7 @@ def variants_for(network: str) -> tuple[str, ...]:
     """Return the variants that differ from ``cosen`` on a network.
 
     The output of a head is linear anyway. Only pretrained networks of timm have the choice of
-    class weights.
+    class weights and class separability.
 
     Example:
         >>> LINEAR_OUTPUT in variants_for("small-cnn"), LINEAR_OUTPUT in variants_for("head")
@@ -64,5 +68,5 @@ def variants_for(network: str) -> tuple[str, ...]:
     """
     same = {"head": {LINEAR_OUTPUT}}.get(network, set())
     if network in NETWORKS:
-        same = same | {WITHOUT_WEIGHTS}
+        same = same | {WITHOUT_WEIGHTS, WITHOUT_SEPARABILITY}
     return tuple(label for label in VARIANTS if label not in same)

@@ -101,8 +101,8 @@ class RunContext:
             # only the output layer learns: the features below it are computed once
             assert isinstance(network, Network)
             below = network if task.backbone is None else Joined(task.backbone, network)
-            features = self._embed(PenultimateFeatures(below))
-            task = replace(task, features=features, flipped=None)
+            below_output = self._embed(PenultimateFeatures(below))
+            task = replace(task, features=below_output, flipped=None)
             network = OutputOnly(network)
         elif is_image_network:
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -115,6 +115,10 @@ class RunContext:
         if head is not None:
             groups = parameter_groups(network, config, output_decay=head.weight_decay)
         loss = method.make_loss(setting).to(fabric.device)
+        if head is not None and task.mode == "none" and isinstance(network, Network):
+            features, labels = map(torch.from_numpy, samples or self.samples("train"))
+            assert network.output_layer is not None
+            method.observe(loss, network.output_layer, features, labels, config.seed)
         order = torch.Generator().manual_seed(config.seed)
         noise = torch.Generator().manual_seed(config.seed * 1000 + fabric.global_rank)
         checkpoint = Checkpoint(self.run, task, fabric, order, noise)
@@ -363,6 +367,7 @@ class RunContext:
             *(features, pool, setting, self.config),
             is_validation=np.arange(len(pool)) >= len(train),
             resample=resample,
+            features_stay=self.task.mode == "none",
             device=self.fabric.device,
         )
 
@@ -393,7 +398,11 @@ class RunContext:
             weight_decay=head.weight_decay,
         )
         probe = fit_head(
-            method, train, val, setting, config, output=head.output, device=self.fabric.device
+            method,
+            *(train, val, setting, config),
+            output=head.output,
+            features_stay=False,
+            device=self.fabric.device,
         )
         assert probe.output_layer is not None
         network.output_layer.load_state_dict(probe.cpu().output_layer.state_dict())  # type: ignore[union-attr]

@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -42,13 +42,31 @@ EPOCHS, FEWEST_EPOCHS, STEPS = 30, 12, 1200
 DECAYS = (1e-3, 1e-4, 1e-2)
 """Weight decays that are tried; the first is used if there is nothing to compare."""
 
+CLEARLY_WORSE = 2.0
+"""Standard errors above the best candidate from which one is not tried on later folds."""
+
 HEAD_LR = 0.1
 """Learning rate of an output layer on features."""
 
 Output = Literal["linear", "cosine"]
 
-Candidate = tuple[Output, float, float]
-"""Form, weight decay, and share of class importance that is a weight of samples."""
+
+class Candidate(NamedTuple):
+    """An output layer and how it is trained; see :class:`Setting`."""
+
+    output: Output
+    weight_decay: float
+    weighting: float = 0.0
+    margin: float | None = None
+
+
+class HeldOut(NamedTuple):
+    """Predictions for the held-out samples of a fold."""
+
+    target: Tensor
+    predicted: Tensor
+    kept: tuple[Tensor, Tensor] | None  # outputs and classes that offsets are fitted to
+
 
 Resample = Callable[[np.ndarray, np.ndarray, Setting], Samples]
 
@@ -62,6 +80,7 @@ def choose_head(
     *,
     is_validation: np.ndarray | None = None,
     resample: Resample | None = None,
+    features_stay: bool = True,
     device: torch.device | str = "cpu",
 ) -> HeadRecord:
     """Cross-validate the form and the weight decay of the output layer for a method.
@@ -75,13 +94,14 @@ def choose_head(
         is_validation: Images of the pool that validate the run, shape ``(n,)``. Offsets are not
             fitted to them, so they can still be used to compare methods.
         resample: Changes the training samples of each fold, for methods that do so.
+        features_stay: Whether the output layer will be trained on these features.
         device: Where to train.
 
     Returns:
-        The candidate with the lowest held-out error; of equal ones, the first.
+        The candidate with the lowest held-out error; of equal ones, the first. Candidates that are
+        clearly worse after a fold are not tried on the next one.
     """
     start = time.perf_counter()
-    fold_numbers = fold_of_each(pool, folds=FOLDS, seed=config.seed)
     outputs: tuple[Output, ...] = ("linear", "cosine") if config.head == "auto" else (config.head,)
     if method.cosine_scale(setting) is not None:
         outputs = ("cosine",)
@@ -96,66 +116,92 @@ def choose_head(
     decays = DECAYS if config.weight_decay is None else (config.weight_decay,)
     importance = setting.objective.class_importance(setting.class_counts.clamp(min=1))
     differs = float(importance.max() / importance.min()) > 1.01
-    candidates: list[Candidate] = [
-        (output, decay, weighting)
-        for weighting in (method.weightings if differs else method.weightings[:1])
-        for output in (outputs if not weighting else tuple(set(outputs) & {"linear"}))
+    candidates = [
+        Candidate(output, decay, margin=margin)
+        for output in outputs
         for decay in (decays if output == "linear" else decays[:1])
+        for margin in (method.margins if output == "cosine" else (None,))
     ]
+    if differs and "linear" in outputs:
+        candidates += [
+            Candidate("linear", decay, weighting)
+            for weighting in method.weightings[1:]
+            for decay in decays
+        ]
     errors: dict[Candidate, float] = {}
-    fitted_to: list[tuple[Tensor, Tensor]] = []  # outputs and classes of the best candidate
+    outputs_of: dict[Candidate, list[HeldOut]] = {candidate: [] for candidate in candidates}
     classes = len(setting.class_counts)
     is_fitted = np.ones(len(pool), dtype=bool) if is_validation is None else ~is_validation
-    keeps_outputs = method.uses_offsets and len(pool) * classes <= MOST_NUMBERS
+    keeps_outputs = method.uses_offsets and len(pool) * classes * len(candidates) <= MOST_NUMBERS
     searched = replace(setting, offsets=torch.zeros(classes))
-    folds = []
-    for fold in range(FOLDS):
-        mine = fold_numbers == fold
-        rest, held_out = pool.take(~mine), pool.take(mine)
-        train, val = split_off_validation(rest, share=config.validation, seed=config.seed)
-        if len(val) and len(held_out):
-            parts = [_samples(features, pool, part) for part in (train, val, held_out)]
-            folds.append((parts, torch.from_numpy(is_fitted[mine])))
-        held_out_so_far = np.bincount(pool.labels[fold_numbers <= fold], minlength=classes)
-        is_missing = (held_out_so_far == 0) & (pool.class_counts.numpy() > 1)
-        if recall_error(held_out_so_far) <= ERROR_LIMIT and not is_missing.any():
-            break
+    remaining = candidates
+    folds = _folds(features, pool, is_fitted, config)
     try:
         is_searched = folds and (len(candidates) > 1 or method.uses_offsets)
-        for candidate in candidates if is_searched else []:
-            decided, kept = [], []
-            for parts, is_used in folds:
+        for parts, is_used in folds if is_searched else []:
+            noise = {}
+            for candidate in remaining:
                 logits, target, known = _held_out_outputs(
-                    method, parts, searched, config, candidate, resample=resample, device=device
+                    method,
+                    *(parts, searched, config, candidate),
+                    resample=resample,
+                    features_stay=features_stay,
+                    device=device,
                 )
-                decided.append((target, logits.argmax(1)))
-                if keeps_outputs:
-                    is_used = is_used[known]
-                    kept.append((logits[is_used], target[is_used]))
-            counts = F.confusion_matrix(
-                *map(torch.cat, zip(*decided, strict=True)),
-                num_classes=classes,
-                sparse=classes > F.MANY_CLASSES,
-            )
-            errors[candidate] = setting.objective.error(counts)
-            if min(errors, key=errors.__getitem__) == candidate:
-                fitted_to = kept
+                used = is_used[known]
+                kept = (logits[used], target[used]) if keeps_outputs else None
+                outputs_of[candidate].append(HeldOut(target, logits.argmax(1), kept))
+                found = outputs_of[candidate]
+                counts = F.confusion_matrix(
+                    torch.cat([part.target for part in found]),
+                    torch.cat([part.predicted for part in found]),
+                    num_classes=classes,
+                    sparse=classes > F.MANY_CLASSES,
+                )
+                errors[candidate] = setting.objective.error(counts)
+                noise[candidate] = setting.objective.noise(counts)
+            best = min(remaining, key=errors.__getitem__)
+            limit = errors[best] + CLEARLY_WORSE * noise[best]
+            remaining = [candidate for candidate in remaining if errors[candidate] <= limit]
     except CosenError as error:  # a fold is too small for the method, or training diverged
         _log.warning("the output layer was not cross-validated, its default is used: %s", error)
         errors = {}
-    best = min(errors, key=lambda candidate: errors[candidate]) if errors else candidates[0]
+    best = min(remaining, key=errors.__getitem__) if errors else candidates[0]
     offsets = None
-    if errors and fitted_to:
+    if errors and keeps_outputs:
+        fitted_to = [part.kept for part in outputs_of[best] if part.kept is not None]
         logits, target = map(torch.cat, zip(*fitted_to, strict=True))
         offsets = class_offsets(logits, target, importance)
     return HeadRecord(
-        output=best[0],
-        weight_decay=best[1],
-        weighting=best[2],
+        **best._asdict(),
         errors={head_label(*candidate): error for candidate, error in errors.items()},
         seconds=round(time.perf_counter() - start, 3),
         offsets=None if offsets is None else tuple(offsets.tolist()),
     )
+
+
+def _folds(
+    features: Tensor, pool: LabelledImages, is_fitted: np.ndarray, config: TrainConfig
+) -> list[tuple[list[Batch], Tensor]]:
+    """Return the training, validation and held-out samples of each fold.
+
+    The second item says to which of the held-out samples offsets may be fitted. There are fewer
+    folds if the held-out error is certain enough.
+    """
+    numbers, classes = fold_of_each(pool, folds=FOLDS, seed=config.seed), len(pool.class_names)
+    found = []
+    for fold in range(FOLDS):
+        mine = numbers == fold
+        rest, held_out = pool.take(~mine), pool.take(mine)
+        train, val = split_off_validation(rest, share=config.validation, seed=config.seed)
+        if len(val) and len(held_out):
+            parts = [_samples(features, pool, part) for part in (train, val, held_out)]
+            found.append((parts, torch.from_numpy(is_fitted[mine])))
+        so_far = np.bincount(pool.labels[numbers <= fold], minlength=classes)
+        is_missing = (so_far == 0) & (pool.class_counts.numpy() > 1)
+        if recall_error(so_far) <= ERROR_LIMIT and not is_missing.any():
+            break
+    return found
 
 
 def recall_error(counts: np.ndarray) -> float:
@@ -184,6 +230,7 @@ def _held_out_outputs(
     candidate: Candidate,
     *,
     resample: Resample | None,
+    features_stay: bool,
     device: torch.device | str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Train on a fold; return outputs and classes of held-out samples of classes it trained on.
@@ -191,23 +238,29 @@ def _held_out_outputs(
     The third tensor says which of the held-out samples these are.
     """
     train, val, held_out = parts
-    output, decay, weighting = candidate
     classes = len(setting.class_counts)
     counts = train.target.bincount(minlength=classes)
     present = counts > 0
     kept = replace(
         setting,
         class_counts=counts.clamp(min=1),
-        has_cosine_output=output == "cosine",
-        weighting=weighting,
+        has_cosine_output=candidate.output == "cosine",
+        weighting=candidate.weighting,
+        margin=candidate.margin,
     )
     if resample is not None:
         found = resample(train.inputs.numpy(), train.target.numpy(), kept)
         train = Batch(torch.from_numpy(found[0]), torch.from_numpy(found[1]))
     batches = -(-len(train.target) // config.batch_size)
     epochs = min(EPOCHS, max(FEWEST_EPOCHS, STEPS // batches))
-    quick = replace(config, weight_decay=decay, epochs=epochs)
-    network = fit_head(method, train, val, kept, quick, output=output, device=device)
+    quick = replace(config, weight_decay=candidate.weight_decay, epochs=epochs)
+    network = fit_head(
+        method,
+        *(train, val, kept, quick),
+        output=candidate.output,
+        features_stay=features_stay,
+        device=device,
+    )
     with torch.no_grad():
         logits = network(held_out.inputs.to(device)).logits.cpu()
     logits[:, ~present] = -torch.inf  # a class without samples in this fold
@@ -223,6 +276,7 @@ def fit_head(
     config: TrainConfig,
     *,
     output: Output,
+    features_stay: bool = True,
     device: torch.device | str = "cpu",
 ) -> Network:
     """Train an output layer on features with the loss of a method; returns it on the device.
@@ -234,6 +288,7 @@ def fit_head(
         setting: Facts about these samples.
         config: Settings, with all defaults filled in.
         output: ``linear`` or ``cosine``.
+        features_stay: Whether the features will not be trained, so that a loss may observe them.
         device: Where to train.
     """
     config = replace(
@@ -259,6 +314,8 @@ def fit_head(
     if output == "cosine":
         start_at_class_means(network.output_layer, train.inputs, train.target)
     loss = method.make_loss(setting).to(device)
+    if features_stay:
+        method.observe(loss, network.output_layer, train.inputs, train.target, config.seed)
     draws = method.class_draws(setting)
     order = torch.Generator().manual_seed(config.seed)
     batches = FeatureBatches(

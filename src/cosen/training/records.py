@@ -102,15 +102,20 @@ class TuningRecord(_Frozen):
     sentence: str
 
 
-def head_label(output: str, weight_decay: float, weighting: float) -> str:
+def head_label(
+    output: str, weight_decay: float, weighting: float = 0.0, margin: float | None = None
+) -> str:
     """Describe a candidate for the output layer.
 
     Example:
         >>> head_label("linear", 0.01, 1.0)
         'linear, weight decay 0.01, class weights'
+        >>> head_label("cosine", 0.001, margin=0.0)
+        'cosine, weight decay 0.001, margin 0'
     """
     weights = ", class weights" if weighting == 1 else f", weighting {weighting:g}"
-    return f"{output}, weight decay {weight_decay:g}{weights if weighting else ''}"
+    fixed = "" if margin is None else f", margin {margin:g}"
+    return f"{output}, weight decay {weight_decay:g}{weights if weighting else ''}{fixed}"
 
 
 class HeadRecord(_Frozen):
@@ -121,6 +126,7 @@ class HeadRecord(_Frozen):
     errors: dict[str, float]  # cross-validated, by candidate; empty if there was no choice
     seconds: float
     weighting: float = 0.0  # share of the importance of classes that is a weight of samples
+    margin: float | None = None  # fixed margin; None if the method sets or learns it
     offsets: tuple[float, ...] | None = None  # of the classes, from held-out outputs
 
     def applied_to(self, setting: Setting) -> Setting:
@@ -129,12 +135,14 @@ class HeadRecord(_Frozen):
             setting,
             has_cosine_output=self.output == "cosine",
             weighting=self.weighting,
+            margin=self.margin,
             offsets=None if self.offsets is None else torch.tensor(self.offsets),
         )
 
     def sentence(self) -> str:
         """Describe the choice."""
-        chosen = f"Output layer: {head_label(self.output, self.weight_decay, self.weighting)}"
+        candidate = (self.output, self.weight_decay, self.weighting, self.margin)
+        chosen = f"Output layer: {head_label(*candidate)}"
         if not self.errors:
             return chosen
         best, worst = min(self.errors.values()), max(self.errors.values())

@@ -12,7 +12,6 @@ cross-entropies need only one matrix product.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import torch
@@ -39,6 +38,7 @@ from cosen.functional.reduction import (
     full_precision,
     is_moderate,
     prepare_batch,
+    reduce_plain,
     without_autocast,
 )
 
@@ -46,15 +46,9 @@ WIDE = 40.0
 """Largest difference of margins in a row for which float32 can add their exponentials. The second
 derivatives, which divide by the square of the sum, set the limit."""
 
-LN_2 = math.log(2)
-LOG2_E = 1 / LN_2
-
-COPIED = 2**22
-"""Entries of a matrix of margins up to which a second copy is kept for speed."""
-
-LEAST_TOTAL, LARGEST_TOTAL = 1e-25, 1e30
-"""Sums of exponentials that float32 can hold without shifting the logits first. Larger logits would
-also lose digits of the margins."""
+LEAST = 1e-30
+"""Smallest exponential that is exact enough in float32. If one is smaller, the logits are shifted
+first."""
 
 NO_CLASS = -(2**62)
 
@@ -159,16 +153,6 @@ class Margins:
         of_true = self.diagonal.take(index).to(outputs.dtype)
         return (total.scatter_add_ if is_eager else total.scatter_add)(1, index, of_true)
 
-    @cached_property
-    def in_bits(self) -> "Margins":
-        """The margins times log2(e), for powers of 2; large matrices stay as they are."""
-        if self.row is not None:
-            diagonal = None if self.diagonal is None else self.diagonal * LOG2_E
-            return Margins(row=self.row * LOG2_E, diagonal=diagonal)
-        if self.matrix is not None and self.matrix.numel() <= COPIED:
-            return Margins(matrix=self.matrix * LOG2_E)
-        return self
-
     @property
     def requires_grad(self) -> bool:
         tensors = (self.matrix, self.costs, self.row, self.diagonal)
@@ -215,21 +199,15 @@ def margin_cross_entropy(
             ignore_index=NO_CLASS,
         )
 
-    def with_gradient(outputs: Tensor, classes: Tensor) -> WithGradient:
+    def with_gradient(outputs: Tensor, classes: Tensor, share: float) -> WithGradient:
         index = classes.unsqueeze(1)
-        bits = margins.in_bits
-        if bits is margins:
-            table = margins.added(outputs, classes, scale=scale).mul_(LOG2_E)
-        else:
-            table = bits.added(outputs, classes, scale=scale * LOG2_E)
-        of_true = table.gather(1, index)
-        totals = table.exp2_().sum(1, keepdim=True)  # (K, 1); exp2 is faster than exp
-        lowest, highest = torch.aminmax(totals)
-        if not (lowest.item() > LEAST_TOTAL and highest.item() < LARGEST_TOTAL):
-            return None  # an exponential is not exact, or NaN
-        table.scatter_add_(1, index, totals.neg())  # the gradient times the totals
-        losses = totals.log().sub_(of_true, alpha=LN_2).clamp_(min=0)  # rounding may go below
-        return Fused(losses, table, totals if scale == 1 else totals / scale)
+        table = margins.added(outputs, classes, scale=scale).exp_()
+        totals, of_true = table.sum(1, keepdim=True), table.gather(1, index)  # (K, 1)
+        if not of_true.min().item() > LEAST:
+            return None
+        loss = reduce_plain((totals / of_true).log_().squeeze(1), batch.reduction)
+        table.mul_(totals.reciprocal_().mul_(share * scale))
+        return Fused(loss, table.scatter_(1, index, -share * scale, reduce="add"))
 
     is_fused = not (label_smoothing or margins.requires_grad or margins is NO_MARGINS)
     of_class = ClassLoss(plain, with_gradient if is_fused else None)
@@ -448,10 +426,11 @@ def hinge(batch: Batch, factors: Factors, *, label_smoothing: float = 0.0) -> Te
     def terms(outputs: Tensor, rows: Tensor) -> Tensor:
         return torch.mul(outputs, rows).add_(1).relu_()
 
-    def with_gradient(outputs: Tensor, rows: Tensor) -> Fused:
+    def with_gradient(outputs: Tensor, rows: Tensor, share: float) -> Fused:
         found = terms(outputs, rows)
         torch.ops.aten.threshold_backward.grad_input(rows, found, 0, grad_input=rows)
-        return Fused(found.sum(1) if batch.reduction == "none" else found.sum(), rows)
+        loss = found.sum(1) if batch.reduction == "none" else found.sum().mul_(share)
+        return Fused(loss, rows if share == 1 else rows.mul_(share))
 
     return _loss_of_weighted_outputs(batch, factors, terms, with_gradient=with_gradient)
 
@@ -472,11 +451,14 @@ def squared_error(batch: Batch, factors: Factors, *, label_smoothing: float = 0.
             errors = errors - share - (label_smoothing - 2 * share) * (~is_wrong).to(errors.dtype)
         return errors.square()
 
-    def with_gradient(outputs: Tensor, rows: Tensor) -> Fused:
+    def with_gradient(outputs: Tensor, rows: Tensor, share: float) -> Fused:
         errors = torch.mul(outputs, rows).sigmoid_()
         torch.ops.aten.sigmoid_backward.grad_input(rows, errors, grad_input=rows)
-        squares = errors if batch.reduction == "none" else errors.flatten()
-        return Fused(torch.linalg.vecdot(squares, squares).div_(2), rows, factor=errors)
+        if batch.reduction == "none":
+            loss = torch.linalg.vecdot(errors, errors).mul_(0.5 * share)
+        else:
+            loss = errors.view(-1).dot(errors.view(-1)).mul_(0.5 * share)
+        return Fused(loss, torch.addcmul(rows.new_zeros(()), rows, errors, value=share, out=rows))
 
     fused = None if label_smoothing else with_gradient
     return _loss_of_weighted_outputs(batch, factors, terms, share=0.5, with_gradient=fused)
@@ -488,7 +470,7 @@ def _loss_of_weighted_outputs(
     terms: Callable[[Tensor, Tensor], Tensor],
     *,
     share: float = 1.0,
-    with_gradient: Callable[[Tensor, Tensor], Fused] | None = None,
+    with_gradient: Callable[[Tensor, Tensor, float], Fused] | None = None,
 ) -> Tensor:
     """Compute a loss of the outputs times factors.
 
@@ -509,9 +491,10 @@ def _loss_of_weighted_outputs(
         check_logit_values(batch.given)  # an infinite logit may have a finite loss
         return share * terms(outputs, rows_of(classes)).sum(1)
 
-    def fused(outputs: Tensor, classes: Tensor) -> WithGradient:
-        assert with_gradient is not None
-        return with_gradient(outputs, rows_of(classes)) if _has_finite_sum(outputs) else None
+    def fused(outputs: Tensor, classes: Tensor, weight: float) -> WithGradient:
+        if with_gradient is None or not _has_finite_sum(outputs):
+            return None
+        return with_gradient(outputs, rows_of(classes), weight)
 
     is_fused = not (with_gradient is None or factors.costs.requires_grad)
     is_quick = batch.logits.numel() < LARGE or not is_fused

@@ -128,16 +128,10 @@ def without_autocast(device: torch.device) -> AbstractContextManager[object]:
 
 
 class Fused(NamedTuple):
-    """Losses that were computed together with their gradient: ``table * factor / divisor``.
+    """A loss that was computed together with its gradient."""
 
-    Factor and divisor are applied only in the backward pass, together with the gradient of the
-    reduced loss: one pass over the table less.
-    """
-
-    losses: Tensor  # (K,) or (K, 1), or their sum
-    table: Tensor  # (K, C)
-    divisor: Tensor | None = None  # (K, 1)
-    factor: Tensor | None = None  # (K, C)
+    loss: Tensor  # reduced
+    gradient: Tensor  # of the reduced loss, (K, C); a new matrix
 
 
 WithGradient = Fused | None
@@ -150,12 +144,12 @@ class ClassLoss:
 
     Attributes:
         plain: Maps logits ``(K, C)`` and class indices ``(K,)`` to losses ``(K,)``.
-        with_gradient: Computes the same losses and their gradient together; None if there is no
-            such way.
+        with_gradient: Computes the reduced loss and its gradient together, given the share of each
+            sample in it; None if there is no such way.
     """
 
     plain: Callable[[Tensor, Tensor], Tensor]
-    with_gradient: Callable[[Tensor, Tensor], WithGradient] | None = None
+    with_gradient: Callable[[Tensor, Tensor, float], WithGradient] | None = None
 
     def reduced(self, batch: Batch) -> Tensor:
         """Return the reduced loss of a batch in which all samples count.
@@ -165,13 +159,13 @@ class ClassLoss:
         outputs, classes = batch.logits, batch.target
         has_gradient = outputs.requires_grad and torch.is_grad_enabled()
         if self.with_gradient and has_gradient and outputs.numel() >= LARGE:
-            found = self.with_gradient(outputs.detach(), classes)
-            if found is not None:
+            share = 1 / len(classes) if batch.reduction == "mean" else 1.0
+            found = self.with_gradient(outputs.detach(), classes, share)
+            if found is not None and _is_finite(found.loss):
                 fused = (classes, found, self.plain, batch.reduction)
-                loss: Tensor = _FusedLoss.apply(outputs, fused)  # type: ignore[no-untyped-call]
-                return loss
-        loss = _reduce(self.plain(outputs, classes), batch.reduction)
-        if not (bool(loss.isfinite().all()) if loss.ndim else math.isfinite(loss.item())):
+                return _FusedLoss.apply(outputs, fused)  # type: ignore[no-any-return,no-untyped-call]
+        loss = reduce_plain(self.plain(outputs, classes), batch.reduction)
+        if not _is_finite(loss):
             check_logit_values(batch.given)  # a masked class may have an infinite loss
         return loss
 
@@ -179,7 +173,7 @@ class ClassLoss:
 class _FusedLoss(torch.autograd.Function):
     """A reduced loss with a stored gradient.
 
-    The first backward pass scales this gradient in place: new memory would take longer than the
+    The first backward pass hands out this gradient: new memory would take longer than the
     computation. Later passes and second derivatives use the plain loss.
     """
 
@@ -189,41 +183,32 @@ class _FusedLoss(torch.autograd.Function):
         outputs: Tensor,
         fused: tuple[Tensor, Fused, Callable[[Tensor, Tensor], Tensor], Reduction],
     ) -> Tensor:
-        classes, ctx.fused, ctx.plain, ctx.reduction = fused
+        classes, (loss, ctx.stored), ctx.plain, ctx.reduction = fused
         ctx.save_for_backward(outputs, classes)
-        losses: Tensor = ctx.fused.losses
-        if losses.ndim or ctx.reduction != "mean":
-            return _reduce(losses, ctx.reduction)
-        return losses / classes.shape[0]
+        return loss
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         outputs, classes = ctx.saved_tensors
-        fused, ctx.fused = ctx.fused, None
+        result, ctx.stored = ctx.stored, None
         is_differentiable = torch.is_grad_enabled()
-        if fused is None or is_differentiable:
+        if result is None or is_differentiable:
             with torch.enable_grad():
-                loss = _reduce(ctx.plain(outputs, classes), ctx.reduction)
+                loss = reduce_plain(ctx.plain(outputs, classes), ctx.reduction)
             gradient = gradient.reshape(loss.shape)
             (result,) = torch.autograd.grad(loss, outputs, gradient, create_graph=is_differentiable)
-            return result, None
-        if ctx.reduction == "mean":
-            gradient = gradient / classes.shape[0]
         elif ctx.reduction == "none":
-            gradient = gradient.reshape(-1, 1)
-        _, table, divisor, factor = fused
-        if divisor is not None:
-            gradient = gradient / divisor
-        if factor is None:
-            table.mul_(gradient)
-        elif gradient.ndim:
-            table.mul_(factor).mul_(gradient)
-        else:  # in one pass
-            torch.addcmul(gradient.new_zeros(()), table, factor, value=gradient.item(), out=table)
-        return table, None
+            result.mul_(gradient.reshape(-1, 1))
+        elif gradient.item() != 1:
+            result.mul_(gradient)
+        return result, None
 
 
-def _reduce(losses: Tensor, reduction: Reduction) -> Tensor:
+def _is_finite(loss: Tensor) -> bool:
+    return bool(loss.isfinite().all()) if loss.ndim else math.isfinite(loss.item())
+
+
+def reduce_plain(losses: Tensor, reduction: Reduction) -> Tensor:
     if reduction == "none":
         return losses
     return losses.mean() if reduction == "mean" else losses.sum()

@@ -435,7 +435,7 @@ def test_a_step_needs_values():
         AdaptiveCosts([9, 1]).to("meta").step(torch.zeros(4, 2), target)
 
 
-def observed(separability=1.0, margin=2.0):
+def observed(separability=6.0, margin=2.0):
     """Costs of an output layer on three classes, of which the first two are spread along x."""
     torch.manual_seed(0)
     target = torch.arange(60) % 3
@@ -450,8 +450,9 @@ def test_separability_adds_costs_of_pairs():
     costs, output, features, target = observed()
     plain = AdaptiveCosts(COUNTS, margin=2.0)
     spread = F.within_class_spread(features, target)
-    pairs = F.spread_margins(output.weight, spread, torch.arange(3))
-    expected = plain.costs.log() + 2.0 * pairs.detach()
+    pairs = F.spread_margins(output.weight, spread, torch.arange(3)).detach()
+    strengths = 6 / torch.tensor(COUNTS).sqrt()
+    expected = plain.costs.log() + strengths[:, None] * pairs
     torch.testing.assert_close(ratios(costs.costs), ratios(expected.exp()), rtol=1e-4, atol=1e-6)
     with torch.no_grad():
         logits = output(features)
@@ -465,10 +466,10 @@ def test_separability_adds_costs_of_pairs():
     torch.testing.assert_close(step.costs, costs.costs)
 
 
-def test_separability_trains_the_weights_and_needs_a_margin():
-    costs, output, features, target = observed()
+def test_separability_trains_the_weights_without_a_margin():
+    costs, output, features, target = observed(margin=0.0)
     slopes = []
-    for separability in (0.0, 1.0):
+    for separability in (0.0, 6.0):
         costs.separability = separability
         (slope,) = torch.autograd.grad(costs(output(features), target), output.weight)
         slopes.append(slope)
@@ -477,9 +478,26 @@ def test_separability_trains_the_weights_and_needs_a_margin():
     ignored[:5] = -100
     expected = costs(output(features[5:]), target[5:])
     torch.testing.assert_close(costs(output(features), ignored), expected)
-    costs.margin = 0.0
+    costs.separability = 0.0
     plain = AdaptiveCosts(COUNTS, margin=0.0)
     assert costs(output(features), target) == plain(output(features), target)
+
+
+def test_separability_of_mixed_samples_is_the_mean_of_their_strengths():
+    costs, output, features, target = observed()
+    logits = output(features).detach()
+    one_hot = torch.eye(3)[target]
+    torch.testing.assert_close(costs(logits, one_hot), costs(logits, target), rtol=1e-4, atol=1e-5)
+
+
+def test_separability_is_bounded():
+    """Otherwise large weights would get larger in each step."""
+    costs, output, _, _ = observed(margin=0.0)
+    with torch.no_grad():
+        output.weight *= 1000
+    apart = AdaptiveCosts(COUNTS, margin=0.0).costs.log() - costs.costs.log()
+    off_diagonal = apart - apart.diagonal()[:, None]
+    torch.testing.assert_close(off_diagonal, -8 * (1 - torch.eye(3)), rtol=1e-4, atol=1e-4)
 
 
 def test_observed_costs_can_be_copied_and_restored():

@@ -324,8 +324,9 @@ def test_on_a_head_the_linear_output_is_that_of_cosen_itself():
 
 
 def test_the_fixed_margin_differs_from_learned_ones_with_a_linear_output_by_itself_alone():
-    assert parse_method(ablation.FIXED_MARGIN)[1] == {"margin": 4, "output": "linear"}
-    assert parse_method(LINEAR)[1] == {"output": "linear"}
+    plain = {"output": "linear", "separability": 0}
+    assert parse_method(ablation.FIXED_MARGIN)[1] == {"margin": 4, **plain}
+    assert parse_method(LINEAR)[1] == plain
     assert parse_method(ablation.WITH_ERRORS)[1] == {"errors": 1}, "all of cosen besides"
 
 

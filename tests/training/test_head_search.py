@@ -23,6 +23,7 @@ from cosen.training.head_search import (
     fit_head,
     recall_error,
 )
+from cosen.training.loop import Diverged
 from cosen.training.records import HeadRecord
 
 pytestmark = pytest.mark.training
@@ -123,6 +124,44 @@ def test_a_method_that_fails_in_a_fold_gets_the_default(noisy, caplog):
     assert head.errors == {}
     assert (head.output, head.weight_decay) == ("linear", DECAYS[0])
     assert "not cross-validated, its default is used: too few samples" in caplog.text
+
+
+def test_a_candidate_that_diverges_is_dropped(noisy, monkeypatch, caplog):
+    real = head_search._held_out_outputs
+
+    def diverge(method, parts, setting, config, candidate, **options):
+        if stable is None or candidate.output != stable:
+            raise Diverged("the loss is not finite")
+        return real(method, parts, setting, config, candidate, **options)
+
+    monkeypatch.setattr(head_search, "_held_out_outputs", diverge)
+    stable = "cosine"
+    head = choose(noisy)
+    assert head.output == "cosine"
+    assert len(head.errors) == 1
+    stable = None
+    assert choose(noisy).errors == {}
+    assert "its default is used: training diverged with every candidate" in caplog.text
+
+
+@pytest.mark.parametrize("output", ["linear", "cosine"])
+def test_learned_costs_observe_features_that_stay(noisy, output):
+    """A step with separability changes the weights of both forms of the output layer."""
+    features, pool, setting = noisy
+    samples = Batch(features, torch.from_numpy(pool.labels))
+    config = replace(CONFIG, epochs=2, weight_decay=1e-3)
+    setting = replace(setting, has_cosine_output=output == "cosine")
+    weights = [
+        fit_head(
+            make_method("cosen", options),
+            *(samples, samples, setting, config),
+            output=output,
+            features_stay=features_stay,
+        ).output_layer.weight
+        for options, features_stay in [({}, True), ({}, False), ({"separability": 0}, True)]
+    ]
+    assert not torch.allclose(weights[0], weights[1], atol=1e-4)
+    torch.testing.assert_close(weights[1], weights[2])
 
 
 def test_learned_costs_also_get_offsets(noisy):
@@ -236,7 +275,6 @@ def test_a_candidate_that_is_clearly_worse_is_not_tried_on_the_next_fold(noisy, 
 
 
 def test_learned_costs_try_cosines_without_a_margin(noisy):
-    """Then the choice includes that of balanced softmax."""
     features, pool, setting = noisy
     cosine = replace(CONFIG, head="cosine")
     both = "cosine, weight decay 0.001", "cosine, weight decay 0.001, margin 0"

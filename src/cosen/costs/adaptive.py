@@ -1,14 +1,15 @@
 """Costs with two learned numbers, τ and m, each learned from the whole validation split.
 
-log ξ[p, n] = −τ (1 − ω) log w_n − b_n − m (n_min / n_p)^¼ [n = p] + κ log g(R[p, n]) + σ m D[p, n]
+log ξ[p, n] = −τ (1 − ω) log w_n − b_n − m (n_min / n_p)^¼ [n = p]
+              + κ log g(R[p, n]) + σ D[p, n] / √n_p
 
 w_n is the importance of class n for the objective. If all classes are equally important, w_n is
 1/h_n and the first term is τ log h_n. C² costs cannot be learned from the few validation samples of
 a rare class, but τ and m can, because every sample contributes to them. The offsets b_n, if given,
 come from all training samples: see :mod:`cosen.costs.offsets`. With ω > 0, samples also have the
 weight w_p^ω: with ω = 1 importance is a weight instead of a cost. If features are observed, D[p, n]
-is half the variance of the difference between outputs n and p within a class: classes that are hard
-to separate get a higher cost.
+is half the variance of the difference between outputs n and p within a class: pairs of classes that
+are hard to separate get a higher cost, above all if the true class has few samples.
 """
 
 import math
@@ -40,8 +41,11 @@ SIGNIFICANT = 2.0
 MAX_TAU = 3.0
 
 MAX_MARGIN = 8.0
-"""Largest learned m by default: half of 16, the scale of cosine outputs. Features cannot reach a
-wider one."""
+"""Largest learned m by default, and largest margin of separability: half of 16, the scale of cosine
+outputs. Features cannot reach a wider one."""
+
+SEPARABILITY = 6.0
+"""Strength of separability by default, for unbounded logits."""
 
 LOWEST = 2 * math.log(FLOOR)
 """Smallest log ξ relative to the most frequent class."""
@@ -97,8 +101,9 @@ class AdaptiveCosts(LearnedCosts):
             any margin, and 3 for cosines times 16 (:class:`~cosen.networks.CosineOutput`).
         max_margin: Largest learned m.
         errors: κ, the strength of the pairwise errors R, weighted as in the paper; 0 omits them.
-        separability: σ, the strength of the pairwise separability D relative to the margin. It has
-            an effect after :meth:`observe`.
+        separability: σ, the strength of the pairwise separability D. It has an effect after
+            :meth:`observe`. Use 6 for unbounded logits, and 20 for cosines times 16. No cost of
+            separability raises a margin by more than 8.
         cost_lr: Step size of τ: 0 is no step, 1 removes the bias at once.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         label_smoothing: As in the other losses.
@@ -135,7 +140,7 @@ class AdaptiveCosts(LearnedCosts):
         margin_scale: float = 1.0,
         max_margin: float = MAX_MARGIN,
         errors: float = 0.0,
-        separability: float = 1.0,
+        separability: float = SEPARABILITY,
         cost_lr: float = 0.3,
         reduction: F.Reduction = "mean",
         label_smoothing: float = 0.0,
@@ -180,6 +185,7 @@ class AdaptiveCosts(LearnedCosts):
         self.register_buffer("error_term", pairs)
         self.separability = separability
         self.register_buffer("spread", None)
+        self._fewest = float(counts.min())
         self._weight: Callable[[], Tensor] | None = None
 
     def observe(
@@ -227,11 +233,20 @@ class AdaptiveCosts(LearnedCosts):
 
     def _separated(self, logits: Tensor, target: Tensor) -> Tensor:
         """Add what costs of separability add to the logits of classified samples."""
-        strength = self.separability * self.margin
-        if not strength or self._weight is None or self.spread is None or logits.ndim != 2:
+        if logits.ndim != 2:
             return logits
         known = target if target.is_floating_point() else target.clamp(0, self.num_classes - 1)
-        return logits + strength * F.spread_margins(self._weight(), self.spread, known)
+        margins = self._separability_margins(known)
+        return logits if margins is None else logits + margins
+
+    def _separability_margins(self, target: Tensor) -> Tensor | None:
+        """σ D[p, n] / √n_p for true classes ``(B,)`` or probabilities ``(B, C)``, if any."""
+        if self.spread is None or self._weight is None or not self.separability:
+            return None
+        strengths = self.separability / math.sqrt(self._fewest) * self.rarity.square()
+        own = target.to(strengths) @ strengths if target.is_floating_point() else strengths[target]
+        variances = F.spread_margins(self._weight(), self.spread, target)
+        return (own[:, None] * variances).clamp(max=MAX_MARGIN)
 
     def _margins(self, batch: Batch) -> Margins:
         self._check_outputs(batch.given)
@@ -252,13 +267,10 @@ class AdaptiveCosts(LearnedCosts):
     @torch.no_grad()
     def _pair_term(self) -> Tensor | None:
         """Return what is added to log ξ for errors and separability, shape ``(C, C)``."""
-        term = None if self.error_term is None else self.error_term.clone()
-        strength = self.separability * self.margin
-        if self.spread is None or self._weight is None or not strength:
-            return term
-        every = torch.arange(self.num_classes, device=self.spread.device)
-        apart = strength * F.spread_margins(self._weight(), self.spread, every)
-        return apart if term is None else apart + term
+        apart = self._separability_margins(torch.arange(self.num_classes, device=self.device))
+        if apart is None or self.error_term is None:
+            return apart if self.error_term is None else self.error_term.clone()
+        return apart + self.error_term
 
     @torch.no_grad()
     def step(

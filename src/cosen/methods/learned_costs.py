@@ -26,6 +26,9 @@ COSINE_SCALE = 16.0
 COSINE_MARGIN = 3.0
 """Factor for margins between cosines."""
 
+COSINE_SEPARABILITY = 20.0
+"""Strength of separability between cosines."""
+
 FIXED_MARGIN = 4.0
 """Largest margin between cosines of features that cannot adapt to it."""
 
@@ -72,7 +75,9 @@ class Cosen(NetworkMethod):
     def make_loss(self, setting: Setting) -> nn.Module:
         counts = setting.class_counts
         has_cosines = setting.has_cosine_output or self.cosine_scale(setting) is not None
-        wider = {"margin_scale": COSINE_MARGIN} if has_cosines else {}
+        wider = {}
+        if has_cosines:
+            wider = {"margin_scale": COSINE_MARGIN, "separability": COSINE_SEPARABILITY}
         if has_cosines and not setting.learns_features:
             wider["max_margin"] = FIXED_MARGIN
         known = {"offsets": setting.offsets} if self.uses_offsets else {}
@@ -83,14 +88,14 @@ class Cosen(NetworkMethod):
     def observe(
         self, loss: nn.Module, output: nn.Module, features: Tensor, target: Tensor, seed: int
     ) -> None:
-        # weights of a linear layer have no bound: their spread would only shrink them
-        if isinstance(loss, AdaptiveCosts) and isinstance(output, CosineOutput):
-            loss.observe(
-                output.scaled_weight,
-                normalize(features, dim=1),
-                target,
-                generator=torch.Generator().manual_seed(seed),
-            )
+        if not isinstance(loss, AdaptiveCosts):
+            return
+        generator = torch.Generator().manual_seed(seed)
+        if isinstance(output, CosineOutput):
+            unit = normalize(features, dim=1)
+            loss.observe(output.scaled_weight, unit, target, generator=generator)
+        elif isinstance(output, nn.Linear):
+            loss.observe(lambda: output.weight, features, target, generator=generator)
 
 
 class CosenPaper(NetworkMethod):

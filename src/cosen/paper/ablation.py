@@ -11,11 +11,11 @@ def _cosen(**options: object) -> str:
     return method_label("cosen", options)
 
 
-FREQUENCIES = _cosen(learn_tau=False, margin=0, output="linear")
-LEARNED_TAU = _cosen(margin=0, output="linear")
-LEARNED_MARGIN = _cosen(learn_tau=False, output="linear")
-FIXED_MARGIN = _cosen(margin=4, output="linear")
-LINEAR_OUTPUT = _cosen(output="linear")
+FREQUENCIES = _cosen(learn_tau=False, margin=0, output="linear", separability=0)
+LEARNED_TAU = _cosen(margin=0, output="linear", separability=0)
+LEARNED_MARGIN = _cosen(learn_tau=False, output="linear", separability=0)
+FIXED_MARGIN = _cosen(margin=4, output="linear", separability=0)
+LINEAR_OUTPUT = _cosen(output="linear", separability=0)
 WITHOUT_WEIGHTS = _cosen(weighting=0)
 WITHOUT_SEPARABILITY = _cosen(separability=0)
 WITH_ERRORS = _cosen(errors=1)
@@ -35,8 +35,8 @@ VARIANTS = {
 DESCRIPTIONS = VARIANTS | {
     "cosen": "class frequencies with learned strength, and a learned margin; a cosine output layer "
     "if the network is trained from scratch. On pretrained features: offsets of the classes, a "
-    "learned margin, the choice between costs and class weights and between linear and cosine, and "
-    "with cosines class separability",
+    "learned margin, the choice between costs and class weights and between linear and cosine; on "
+    "frozen ones class separability",
 }
 
 ORDER = ("baseline", *list(VARIANTS)[:-1], "cosen", WITH_ERRORS)

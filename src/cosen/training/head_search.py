@@ -19,14 +19,14 @@ from cosen.costs.offsets import MOST_NUMBERS, class_offsets
 from cosen.data.batches import Batch, FeatureBatches
 from cosen.data.labelled import LabelledImages
 from cosen.data.splits import fold_of_each, split_off_validation
-from cosen.errors import CosenError
+from cosen.errors import CosenError, RunError
 from cosen.methods import NetworkMethod, Samples, Setting
 from cosen.methods.learned_costs import COSINE_SCALE
 from cosen.networks import Network, build_network
 from cosen.networks.network import Outputs
 from cosen.training.config import TrainConfig
 from cosen.training.finetuning import start_at_class_means
-from cosen.training.loop import Loop, LoopSettings, make_optimizer, seeded
+from cosen.training.loop import Diverged, Loop, LoopSettings, make_optimizer, seeded
 from cosen.training.records import HeadRecord, head_label
 
 _log = logging.getLogger("cosen")
@@ -141,13 +141,17 @@ def choose_head(
         for parts, is_used in folds if is_searched else []:
             noise = {}
             for candidate in remaining:
-                logits, target, known = _held_out_outputs(
-                    method,
-                    *(parts, searched, config, candidate),
-                    resample=resample,
-                    features_stay=features_stay,
-                    device=device,
-                )
+                try:
+                    logits, target, known = _held_out_outputs(
+                        method,
+                        *(parts, searched, config, candidate),
+                        resample=resample,
+                        features_stay=features_stay,
+                        device=device,
+                    )
+                except Diverged:
+                    errors.pop(candidate, None)  # another candidate may be stable
+                    continue
                 used = is_used[known]
                 kept = (logits[used], target[used]) if keeps_outputs else None
                 outputs_of[candidate].append(HeldOut(target, logits.argmax(1), kept))
@@ -160,6 +164,9 @@ def choose_head(
                 )
                 errors[candidate] = setting.objective.error(counts)
                 noise[candidate] = setting.objective.noise(counts)
+            remaining = [candidate for candidate in remaining if candidate in noise]
+            if not remaining:
+                raise RunError("training diverged with every candidate")
             best = min(remaining, key=errors.__getitem__)
             limit = errors[best] + CLEARLY_WORSE * noise[best]
             remaining = [candidate for candidate in remaining if errors[candidate] <= limit]

@@ -180,7 +180,7 @@ class NetworkMethod(Method):
     def observe(
         self, loss: nn.Module, output: nn.Module, features: Tensor, target: Tensor, seed: int
     ) -> None:
-        """Show the loss what the output layer is trained on, if features stay as they are.
+        """Show the loss the features of a pretrained network before it is trained.
 
         Args:
             loss: The result of :meth:`make_loss`.

@@ -35,8 +35,8 @@ VARIANTS = {
 DESCRIPTIONS = VARIANTS | {
     "cosen": "class frequencies with learned strength, and a learned margin; a cosine output layer "
     "if the network is trained from scratch. On pretrained features: offsets of the classes, a "
-    "learned margin, the choice between costs and class weights and between linear and cosine; on "
-    "frozen ones class separability",
+    "learned margin, class separability, and the choice between costs and class weights and "
+    "between linear and cosine",
 }
 
 ORDER = ("baseline", *list(VARIANTS)[:-1], "cosen", WITH_ERRORS)

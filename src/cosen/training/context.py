@@ -108,17 +108,17 @@ class RunContext:
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if config.compile and is_image_network:
             network.compile()
-        if head is not None and not method.retrains_output:
-            whole = network.whole if isinstance(network, OutputOnly) else network
-            self._start_output_layer(method, whole, setting, head, samples)
         groups = None
         if head is not None:
             groups = parameter_groups(network, config, output_decay=head.weight_decay)
         loss = method.make_loss(setting).to(fabric.device)
-        if head is not None and task.mode == "none" and isinstance(network, Network):
-            features, labels = map(torch.from_numpy, samples or self.samples("train"))
-            assert network.output_layer is not None
-            method.observe(loss, network.output_layer, features, labels, config.seed)
+        if head is not None and not method.retrains_output:
+            whole = network.whole if isinstance(network, OutputOnly) else network
+            assert isinstance(whole, Network)
+            self._start_output_layer(method, whole, setting, head, samples)
+            assert whole.output_layer is not None
+            seen = self._pretrained("train")
+            method.observe(loss, whole.output_layer, seen.inputs, seen.target, config.seed)
         order = torch.Generator().manual_seed(config.seed)
         noise = torch.Generator().manual_seed(config.seed * 1000 + fabric.global_rank)
         checkpoint = Checkpoint(self.run, task, fabric, order, noise)
@@ -367,21 +367,18 @@ class RunContext:
             *(features, pool, setting, self.config),
             is_validation=np.arange(len(pool)) >= len(train),
             resample=resample,
-            features_stay=self.task.mode == "none",
             device=self.fabric.device,
         )
 
     def _start_output_layer(
         self,
         method: NetworkMethod,
-        network: nn.Module,
+        network: Network,
         setting: Setting,
         head: HeadRecord,
         samples: Samples | None,
     ) -> None:
         """Start at class means, or at an output layer that was trained on frozen features."""
-        assert self.task.pooled is not None
-        assert isinstance(network, Network)
         assert network.output_layer is not None
         if self.task.mode == "none":
             if head.output == "cosine":
@@ -389,23 +386,25 @@ class RunContext:
                 means = torch.from_numpy(features), torch.from_numpy(labels)
                 start_at_class_means(network.output_layer, *means)
             return
-        train, val = (
-            Batch(self.task.pooled[self.task.feature_rows(part)], torch.from_numpy(part.labels))
-            for part in (self.task.splits.train, self.task.splits.val)
-        )
         config = replace(
             with_defaults(replace(self.config, epochs=None), "none"),
             weight_decay=head.weight_decay,
         )
         probe = fit_head(
             method,
-            *(train, val, setting, config),
+            *(self._pretrained("train"), self._pretrained("val"), setting, config),
             output=head.output,
-            features_stay=False,
             device=self.fabric.device,
         )
         assert probe.output_layer is not None
         network.output_layer.load_state_dict(probe.cpu().output_layer.state_dict())  # type: ignore[union-attr]
+
+    def _pretrained(self, part: Literal["train", "val"]) -> Batch:
+        """Return the features of a split before training, and its classes."""
+        images = getattr(self.task.splits, part)
+        assert self.task.pooled is not None
+        features = self.task.pooled[self.task.feature_rows(images)]
+        return Batch(features, torch.from_numpy(images.labels))
 
     def _augments(self, method: NetworkMethod) -> bool:
         return bool(self.config.augment) and not method.retrains_output

@@ -80,7 +80,6 @@ def choose_head(
     *,
     is_validation: np.ndarray | None = None,
     resample: Resample | None = None,
-    features_stay: bool = True,
     device: torch.device | str = "cpu",
 ) -> HeadRecord:
     """Cross-validate the form and the weight decay of the output layer for a method.
@@ -94,7 +93,6 @@ def choose_head(
         is_validation: Images of the pool that validate the run, shape ``(n,)``. Offsets are not
             fitted to them, so they can still be used to compare methods.
         resample: Changes the training samples of each fold, for methods that do so.
-        features_stay: Whether the output layer will be trained on these features.
         device: Where to train.
 
     Returns:
@@ -146,7 +144,6 @@ def choose_head(
                         method,
                         *(parts, searched, config, candidate),
                         resample=resample,
-                        features_stay=features_stay,
                         device=device,
                     )
                 except Diverged:
@@ -237,7 +234,6 @@ def _held_out_outputs(
     candidate: Candidate,
     *,
     resample: Resample | None,
-    features_stay: bool,
     device: torch.device | str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Train on a fold; return outputs and classes of held-out samples of classes it trained on.
@@ -265,7 +261,6 @@ def _held_out_outputs(
         method,
         *(train, val, kept, quick),
         output=candidate.output,
-        features_stay=features_stay,
         device=device,
     )
     with torch.no_grad():
@@ -283,7 +278,6 @@ def fit_head(
     config: TrainConfig,
     *,
     output: Output,
-    features_stay: bool = True,
     device: torch.device | str = "cpu",
 ) -> Network:
     """Train an output layer on features with the loss of a method; returns it on the device.
@@ -295,7 +289,6 @@ def fit_head(
         setting: Facts about these samples.
         config: Settings, with all defaults filled in.
         output: ``linear`` or ``cosine``.
-        features_stay: Whether the features will not be trained, so that a loss may observe them.
         device: Where to train.
     """
     config = replace(
@@ -321,8 +314,7 @@ def fit_head(
     if output == "cosine":
         start_at_class_means(network.output_layer, train.inputs, train.target)
     loss = method.make_loss(setting).to(device)
-    if features_stay:
-        method.observe(loss, network.output_layer, train.inputs, train.target, config.seed)
+    method.observe(loss, network.output_layer, train.inputs, train.target, config.seed)
     draws = method.class_draws(setting)
     order = torch.Generator().manual_seed(config.seed)
     batches = FeatureBatches(

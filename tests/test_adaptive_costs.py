@@ -490,6 +490,17 @@ def test_separability_of_mixed_samples_is_the_mean_of_their_strengths():
     torch.testing.assert_close(costs(logits, one_hot), costs(logits, target), rtol=1e-4, atol=1e-5)
 
 
+def test_separability_takes_pixels_and_names_bad_targets():
+    costs, output, features, target = observed()
+    logits = output(features).detach()
+    pixels = logits.reshape(20, 3, 3).movedim(-1, 1)
+    torch.testing.assert_close(costs(pixels, target.reshape(20, 3)), costs(logits, target))
+    with pytest.raises(InputError, match="but sample 0 has 3"):
+        costs(logits, target + 3)
+    with pytest.raises(InputError, match="shape"):
+        costs(logits, target[:-1])
+
+
 def test_separability_is_bounded():
     """Otherwise large weights would get larger in each step."""
     costs, output, _, _ = observed(margin=0.0)

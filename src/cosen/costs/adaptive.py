@@ -196,7 +196,7 @@ class AdaptiveCosts(LearnedCosts):
         *,
         generator: torch.Generator | None = None,
     ) -> None:
-        """Use the separability of classes in features that stay as they are.
+        """Use the separability of classes in these features, which should change little afterwards.
 
         Args:
             weight: Returns the weights of the outputs, shape ``(C, D)``, with their graph.
@@ -220,24 +220,25 @@ class AdaptiveCosts(LearnedCosts):
         return costs_of(*self._row_and_diagonal(), self._pair_term())
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        if self.spread is not None:
-            logits = self._separated(logits, target)
         batch = self._batch(logits, target)
         source = self.frequency_term if self.error_term is None else self.error_term
         margins = self._unless_changed(
             "costs", source, batch, self._margins, self.tau, self.margin, other=self.offsets
         )
         return margin_cross_entropy(
-            batch, margins, weight=self.weight, label_smoothing=self.label_smoothing
+            self._separated(batch),
+            margins,
+            weight=self.weight,
+            label_smoothing=self.label_smoothing,
         )
 
-    def _separated(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Add what costs of separability add to the logits of classified samples."""
-        if logits.ndim != 2:
-            return logits
-        known = target if target.is_floating_point() else target.clamp(0, self.num_classes - 1)
-        margins = self._separability_margins(known)
-        return logits if margins is None else logits + margins
+    def _separated(self, batch: Batch) -> Batch:
+        """Add to the logits what costs of separability add."""
+        target = batch.target
+        if not target.is_floating_point():
+            target = target.clamp(0, self.num_classes - 1)  # an ignored sample has no class
+        margins = self._separability_margins(target)
+        return batch if margins is None else batch._replace(logits=batch.logits + margins)
 
     def _separability_margins(self, target: Tensor) -> Tensor | None:
         """σ D[p, n] / √n_p for true classes ``(B,)`` or probabilities ``(B, C)``, if any."""
@@ -265,9 +266,10 @@ class AdaptiveCosts(LearnedCosts):
         return row, -self.margin * self.rarity
 
     @torch.no_grad()
-    def _pair_term(self) -> Tensor | None:
+    def _pair_term(self, *, with_separability: bool = True) -> Tensor | None:
         """Return what is added to log ξ for errors and separability, shape ``(C, C)``."""
-        apart = self._separability_margins(torch.arange(self.num_classes, device=self.device))
+        every = torch.arange(self.num_classes, device=self.device)
+        apart = self._separability_margins(every) if with_separability else None
         if apart is None or self.error_term is None:
             return apart if self.error_term is None else self.error_term.clone()
         return apart + self.error_term
@@ -313,7 +315,8 @@ class AdaptiveCosts(LearnedCosts):
             margin=self.margin,
             row=row,
             diagonal=diagonal,
-            pair_term=self._pair_term() if self.num_classes <= SMALL else self.error_term,
+            # with many classes, a matrix of separability in each epoch would fill the disk
+            pair_term=self._pair_term(with_separability=self.num_classes <= SMALL),
         )
 
     def _tau_change(self, logits: Tensor, target: Tensor, weights: Tensor) -> float:

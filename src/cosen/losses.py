@@ -32,6 +32,7 @@ from cosen.functional.checks import (
 from cosen.functional.costs import RelativeTo
 from cosen.functional.losses import (
     NO_MARGINS,
+    SMALL,
     SQUARED_ERROR_SIGNS,
     Factors,
     Margins,
@@ -188,7 +189,8 @@ class CostSensitiveLoss(_SmoothedLoss):
         check_costs(costs, values=values_are_readable(costs))
         is_constant = not (costs.requires_grad or is_traced())
         if self.loss is margin_cross_entropy:
-            return Margins(matrix=costs.log()) if is_constant else Margins(costs=costs)
+            is_small = is_constant and len(costs) <= SMALL  # a logarithm for all batches
+            return Margins(matrix=costs.log()) if is_small else Margins(costs=costs)
         signs = SQUARED_ERROR_SIGNS
         if self.loss is hinge:
             signs = hinge_signs(self.label_smoothing, len(costs))

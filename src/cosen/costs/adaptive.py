@@ -226,7 +226,7 @@ class AdaptiveCosts(LearnedCosts):
             "costs", source, batch, self._margins, self.tau, self.margin, other=self.offsets
         )
         return margin_cross_entropy(
-            self._separated(batch),
+            batch if self.spread is None else self._separated(batch),
             margins,
             weight=self.weight,
             label_smoothing=self.label_smoothing,
@@ -254,7 +254,8 @@ class AdaptiveCosts(LearnedCosts):
         check_same_device(self.frequency_term, batch.given, name="costs", other="logits")
         row, diagonal = self._row_and_diagonal()
         if self.error_term is not None or len(row) <= SMALL:
-            return Margins(matrix=costs_of(row, diagonal, self.error_term).log())
+            costs = costs_of(row, diagonal, self.error_term)
+            return Margins(matrix=costs.log()) if len(row) <= SMALL else Margins(costs=costs)
         row = (row - row.max()).clamp(min=LOWEST)
         return Margins(row=row, diagonal=(row + diagonal).clamp(min=LOWEST) - row)
 

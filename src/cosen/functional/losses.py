@@ -12,6 +12,7 @@ cross-entropies need only one matrix product.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -47,8 +48,8 @@ WIDE = 40.0
 derivatives, which divide by the square of the sum, set the limit."""
 
 LEAST = 1e-30
-"""Smallest exponential that is exact enough in float32. If one is smaller, the logits are shifted
-first."""
+"""Smallest likelihood that is exact enough in float32. If one is smaller, its logarithm is computed
+instead."""
 
 NO_CLASS = -(2**62)
 
@@ -153,6 +154,32 @@ class Margins:
         of_true = self.diagonal.take(index).to(outputs.dtype)
         return (total.scatter_add_ if is_eager else total.scatter_add)(1, index, of_true)
 
+    def weighted(self, scores: Tensor, classes: Tensor) -> Tensor:
+        """Multiply scores ``(K, C)`` of true classes ``(K,)`` by e^Δ, up to a factor by sample.
+
+        The scores may be overwritten.
+        """
+        if self.row is None:
+            if self.costs is not None:
+                rows = self.costs.index_select(0, classes)
+            else:
+                rows = self.of_classes(classes)
+                rows = rows.sub_(rows.amax(1, keepdim=True)).exp_()
+            return rows.to(scores.dtype).mul_(scores)
+        of_outputs, of_true = self._exponentials
+        scores.mul_(of_outputs)
+        if of_true is not None:
+            index = classes.unsqueeze(1)
+            scores.scatter_(1, index, scores.gather(1, index).mul_(of_true.take(index)))
+        return scores
+
+    @cached_property
+    def _exponentials(self) -> tuple[Tensor, Tensor | None]:
+        """e^row, at most 1, and e^diagonal."""
+        assert self.row is not None
+        of_true = None if self.diagonal is None else self.diagonal.exp()
+        return (self.row - self.row.max()).exp(), of_true
+
     @property
     def requires_grad(self) -> bool:
         tensors = (self.matrix, self.costs, self.row, self.diagonal)
@@ -200,16 +227,19 @@ def margin_cross_entropy(
         )
 
     def with_gradient(outputs: Tensor, classes: Tensor, share: float) -> WithGradient:
+        # costs multiply the softmax: the same as margins on logits, but large logits lose no digits
+        scores = (outputs if scale == 1 else scale * outputs).softmax(1)
+        table, factor = margins.weighted(scores, classes), share * scale
         index = classes.unsqueeze(1)
-        table = margins.added(outputs, classes, scale=scale).exp_()
         totals, of_true = table.sum(1, keepdim=True), table.gather(1, index)  # (K, 1)
         if not of_true.min().item() > LEAST:
             return None
-        loss = reduce_plain((totals / of_true).log_().squeeze(1), batch.reduction)
-        table.mul_(totals.reciprocal_().mul_(share * scale))
-        return Fused(loss, table.scatter_(1, index, -share * scale, reduce="add"))
+        likelihoods = of_true.div_(totals)
+        loss = reduce_plain(likelihoods.log().neg_().squeeze(1), batch.reduction)
+        table.div_(totals.div_(factor)).scatter_(1, index, likelihoods.sub_(1).mul_(factor))
+        return Fused(loss, table)
 
-    is_fused = not (label_smoothing or margins.requires_grad or margins is NO_MARGINS)
+    is_fused = not (is_small or label_smoothing or margins.requires_grad or margins is NO_MARGINS)
     of_class = ClassLoss(plain, with_gradient if is_fused else None)
 
     def losses_of_all(outputs: Tensor) -> Tensor | None:
@@ -424,7 +454,7 @@ def hinge(batch: Batch, factors: Factors, *, label_smoothing: float = 0.0) -> Te
     """:func:`cost_sensitive_hinge` of a prepared batch and its factors."""
 
     def terms(outputs: Tensor, rows: Tensor) -> Tensor:
-        return torch.mul(outputs, rows).add_(1).relu_()
+        return torch.addcmul(rows.new_ones(()), outputs, rows).relu_()
 
     def with_gradient(outputs: Tensor, rows: Tensor, share: float) -> Fused:
         found = terms(outputs, rows)
@@ -496,9 +526,10 @@ def _loss_of_weighted_outputs(
             return None
         return with_gradient(outputs, rows_of(classes), weight)
 
-    is_fused = not (with_gradient is None or factors.costs.requires_grad)
-    is_quick = batch.logits.numel() < LARGE or not is_fused
-    if is_quick and batch.reduction != "none" and batch.is_plain and _has_finite_sum(batch.logits):
+    is_small = batch.logits.numel() < LARGE
+    is_fused = not (is_small or with_gradient is None or factors.costs.requires_grad)
+    is_quick = batch.is_plain and batch.reduction != "none" and not is_fused
+    if is_quick and _has_finite_sum(batch.logits):
         try:
             total = terms(batch.logits, rows_of(batch.target)).sum()
             return total * (share / len(batch.target) if batch.reduction == "mean" else share)

@@ -158,7 +158,7 @@ class ClassLoss:
         """
         outputs, classes = batch.logits, batch.target
         has_gradient = outputs.requires_grad and torch.is_grad_enabled()
-        if self.with_gradient and has_gradient and outputs.numel() >= LARGE:
+        if self.with_gradient and has_gradient:
             share = 1 / len(classes) if batch.reduction == "mean" else 1.0
             found = self.with_gradient(outputs.detach(), classes, share)
             if found is not None and _is_finite(found.loss):

@@ -287,14 +287,14 @@ def _plain_only(plain, _with_gradient, **_options):
 def test_a_loss_computed_with_its_gradient_is_the_same(monkeypatch, name, small, reduction):
     found = []
     for is_fast in (False, True):
-        monkeypatch.setattr("cosen.functional.losses.SMALL", small)
-        monkeypatch.setattr("cosen.costs.adaptive.SMALL", small)
-        monkeypatch.setattr("cosen.losses.SMALL", small)
-        monkeypatch.setattr("cosen.functional.losses.LARGE", 0)
-        monkeypatch.setattr(
-            "cosen.functional.losses.ClassLoss",
-            ClassLoss if is_fast else _plain_only,
-        )
+        for module in ("cosen.functional.margins", "cosen.costs.adaptive", "cosen.losses"):
+            monkeypatch.setattr(f"{module}.SMALL", small)
+        for module in ("margins", "losses"):
+            monkeypatch.setattr(f"cosen.functional.{module}.LARGE", 0)
+            monkeypatch.setattr(
+                f"cosen.functional.{module}.ClassLoss",
+                ClassLoss if is_fast else _plain_only,
+            )
         loss = FAST_LOSSES[name]()
         loss.reduction = reduction
         logits = LOGITS.double().requires_grad_()

@@ -31,16 +31,13 @@ from cosen.functional.checks import (
 )
 from cosen.functional.costs import RelativeTo
 from cosen.functional.losses import (
-    NO_MARGINS,
-    SMALL,
     SQUARED_ERROR_SIGNS,
     Factors,
-    Margins,
     hinge,
     hinge_signs,
-    margin_cross_entropy,
     squared_error,
 )
+from cosen.functional.margins import NO_MARGINS, SMALL, Margins, margin_cross_entropy
 from cosen.functional.rebalancing import balanced_softmax_margins, ldam_margins
 from cosen.functional.reduction import Batch, full_precision, prepare_batch
 

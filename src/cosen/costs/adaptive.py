@@ -31,7 +31,7 @@ from cosen.functional.checks import (
     check_same_device,
 )
 from cosen.functional.costs import FLOOR
-from cosen.functional.losses import SMALL, Margins, margin_cross_entropy
+from cosen.functional.margins import SMALL, Margins, margin_cross_entropy
 from cosen.functional.reduction import Batch
 from cosen.losses import Numbers, as_numbers
 

@@ -16,8 +16,8 @@ from cosen.functional.losses import (
     cost_sensitive_cross_entropy,
     cost_sensitive_hinge,
     cost_sensitive_mse,
-    pairwise_margin_cross_entropy,
 )
+from cosen.functional.margins import pairwise_margin_cross_entropy
 from cosen.functional.metrics import (
     FEW_SHOT,
     MANY_CLASSES,

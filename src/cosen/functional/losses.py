@@ -1,33 +1,29 @@
-"""The paper's three cost-sensitive losses (Sec. III-C) and the margin cross-entropy behind them.
+"""The paper's three cost-sensitive losses (Sec. III-C).
 
 Row = true class, column = output. Logits are ``(B, C)``, ``(B, C, d1, ...)`` or ``(C,)`` as in
 ``torch.nn.functional.cross_entropy``. All losses sum over the outputs and then reduce over the
 samples. Half-precision logits are converted to float32, also under autocast.
 
-Targets of probabilities need up to ``B * C * C`` numbers: use ``label_smoothing=`` instead of
-smoothed targets. If samples have many classes and the margins in a row differ by less than 40, the
-cross-entropies need only one matrix product.
+Costs are margins in the cross-entropy (:mod:`cosen.functional.margins`). In the hinge loss and the
+squared error they multiply the outputs.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from cosen.functional.checks import (
     check_costs,
     check_fraction,
     check_logit_values,
-    check_margins,
     check_same_device,
-    is_traced,
     values_are_readable,
 )
+from cosen.functional.margins import Margins, margin_cross_entropy
 from cosen.functional.reduction import (
     LARGE,
     Batch,
@@ -37,280 +33,8 @@ from cosen.functional.reduction import (
     WithGradient,
     batch_loss,
     full_precision,
-    is_moderate,
     prepare_batch,
-    reduce_plain,
-    without_autocast,
 )
-
-WIDE = 40.0
-"""Largest difference of margins in a row for which float32 can add their exponentials. The second
-derivatives, which divide by the square of the sum, set the limit."""
-
-LEAST = 1e-30
-"""Smallest likelihood that is exact enough in float32. If one is smaller, its logarithm is computed
-instead."""
-
-NO_CLASS = -(2**62)
-
-SMALL = 512
-"""Classes up to which a matrix of margins is cheap."""
-
-
-def pairwise_margin_cross_entropy(
-    logits: Tensor,
-    target: Tensor,
-    margins: Tensor,
-    *,
-    weight: Tensor | None = None,
-    reduction: Reduction = "mean",
-    label_smoothing: float = 0.0,
-    ignore_index: int = -100,
-) -> Tensor:
-    r"""Cross-entropy of logits shifted by a margin for each pair of true class and output.
-
-    .. math:: \ell(p, o) = -\log \frac{e^{o_p + \Delta_{p,p}}}{\sum_k e^{o_k + \Delta_{p,k}}}
-
-    The core of many losses: :math:`\Delta = \log \xi` is the paper's cost-sensitive
-    cross-entropy, :math:`\Delta_{p,n} = \tau \log h_n` is balanced softmax, a negative diagonal is
-    a margin as in LDAM. Adding a constant to a row changes nothing.
-
-    Args:
-        logits: Network outputs :math:`o`, shape ``(B, C)`` or ``(B, C, d1, ...)``.
-        target: True classes, indices ``(B,)`` or ``(B, d1, ...)``, or probabilities in the shape
-            of the logits. With probabilities the loss is the expected loss, each class with its
-            own row of margins.
-        margins: :math:`\Delta`, shape ``(C, C)``.
-        weight: Factor for the loss of each true class, shape ``(C,)``.
-        reduction: ``"mean"`` (by weight), ``"sum"`` or ``"none"``.
-        label_smoothing: Share of the target spread evenly over the outputs. The margins are still
-            those of the true class. An output masked with a logit of -inf has an infinite loss, as
-            in ``torch.nn.functional.cross_entropy``.
-        ignore_index: Class index of samples to ignore.
-
-    Example:
-        >>> logits, target = torch.tensor([[2.0, 1.0]]), torch.tensor([0])
-        >>> pairwise_margin_cross_entropy(logits, target, torch.tensor([[-1.0, 0], [0, 0]]))
-        tensor(0.6931)
-    """
-    batch = prepare_batch(logits, target, reduction=reduction, ignore_index=ignore_index)
-    check_same_device(margins, logits, name="margins", other="logits")
-    check_margins(margins, num_classes=batch.logits.shape[1])
-    return margin_cross_entropy(
-        batch, Margins(matrix=margins), weight=weight, label_smoothing=label_smoothing
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Margins:
-    """Margins Δ of each pair of true class p and output n, in one of three forms.
-
-    Attributes:
-        matrix: Δ, shape ``(C, C)``.
-        costs: ξ, shape ``(C, C)``, for Δ = log ξ. Only the rows that are needed are converted.
-        row: Δ[p, n] = row[n], shape ``(C,)``.
-        diagonal: Added to Δ[p, p] of ``row``, shape ``(C,)``.
-    """
-
-    matrix: Tensor | None = None
-    costs: Tensor | None = None
-    row: Tensor | None = None
-    diagonal: Tensor | None = None
-
-    @classmethod
-    def of_row(cls, row: Tensor, diagonal: Tensor | None = None) -> Self:
-        """Create margins from a row and a diagonal.
-
-        With few classes they become a matrix, because one gather is faster than two additions.
-        """
-        if diagonal is None or len(row) > SMALL:
-            return cls(row=row, diagonal=diagonal)
-        return cls(matrix=row + torch.diag(diagonal))
-
-    def of_classes(self, classes: Tensor) -> Tensor:
-        """Return the rows of true classes ``(K,)``, shape ``(K, C)``."""
-        if self.matrix is not None:
-            return self.matrix.index_select(0, classes)
-        if self.costs is not None:
-            return self.costs.index_select(0, classes).log()
-        assert self.row is not None
-        rows = self.row.expand(len(classes), -1)
-        if self.diagonal is None:
-            return rows
-        return rows.scatter_add(1, classes[:, None], self.diagonal[classes[:, None]])
-
-    def added(self, outputs: Tensor, classes: Tensor, *, scale: float = 1.0) -> Tensor:
-        """Add the margins to outputs ``(K, C)`` times ``scale``, of true classes ``(K,)``."""
-        is_eager = not is_traced()  # a transform cannot change a new matrix in place
-        if self.row is None:
-            rows = self.of_classes(classes).to(outputs.dtype)
-            if is_eager:
-                return rows.add_(outputs, alpha=scale)
-            return torch.add(rows, outputs, alpha=scale)
-        total = torch.add(self.row.to(outputs.dtype), outputs, alpha=scale)
-        if self.diagonal is None:
-            return total
-        index = classes.unsqueeze(1)
-        of_true = self.diagonal.take(index).to(outputs.dtype)
-        return (total.scatter_add_ if is_eager else total.scatter_add)(1, index, of_true)
-
-    def weighted(self, scores: Tensor, classes: Tensor) -> Tensor:
-        """Multiply scores ``(K, C)`` of true classes ``(K,)`` by e^Δ, up to a factor by sample.
-
-        The scores may be overwritten.
-        """
-        if self.row is None:
-            if self.costs is not None:
-                rows = self.costs.index_select(0, classes)
-            else:
-                rows = self.of_classes(classes)
-                rows = rows.sub_(rows.amax(1, keepdim=True)).exp_()
-            return rows.to(scores.dtype).mul_(scores)
-        of_outputs, of_true = self._exponentials
-        scores.mul_(of_outputs)
-        if of_true is not None:
-            index = classes.unsqueeze(1)
-            scores.scatter_(1, index, scores.gather(1, index).mul_(of_true.take(index)))
-        return scores
-
-    @cached_property
-    def _exponentials(self) -> tuple[Tensor, Tensor | None]:
-        """e^row, at most 1, and e^diagonal."""
-        assert self.row is not None
-        of_true = None if self.diagonal is None else self.diagonal.exp()
-        return (self.row - self.row.max()).exp(), of_true
-
-    @property
-    def requires_grad(self) -> bool:
-        tensors = (self.matrix, self.costs, self.row, self.diagonal)
-        return any(tensor is not None and tensor.requires_grad for tensor in tensors)
-
-
-NO_MARGINS = Margins()
-
-
-def margin_cross_entropy(
-    batch: Batch,
-    margins: Margins,
-    *,
-    weight: Tensor | None = None,
-    label_smoothing: float = 0.0,
-    scale: float = 1.0,
-) -> Tensor:
-    """:func:`pairwise_margin_cross_entropy` of a prepared batch and checked margins.
-
-    The logits are multiplied by ``scale`` before the margins are added.
-    """
-    if label_smoothing != 0:
-        check_fraction(label_smoothing, name="label_smoothing")
-    is_small = batch.logits.numel() < LARGE
-    if is_small and weight is None and margins is not NO_MARGINS and batch.is_plain:
-        small = _small_loss(batch, margins, label_smoothing, scale)
-        if small is not None:
-            return small
-
-    def moved(outputs: Tensor, classes: Tensor) -> Tensor:
-        if margins is NO_MARGINS:
-            return outputs
-        # cross-entropy ignores the shift, but margins added to large logits would lose digits
-        shifted = outputs - outputs.detach().amax(1, keepdim=True)
-        return margins.added(shifted, classes, scale=scale)
-
-    def plain(outputs: Tensor, classes: Tensor) -> Tensor:
-        sums = moved(outputs, classes)
-        return cross_entropy(
-            sums,
-            classes,
-            label_smoothing=label_smoothing,
-            reduction="none",
-            ignore_index=NO_CLASS,
-        )
-
-    def with_gradient(outputs: Tensor, classes: Tensor, share: float) -> WithGradient:
-        # costs multiply the softmax: the same as margins on logits, but large logits lose no digits
-        scores = (outputs if scale == 1 else scale * outputs).softmax(1)
-        table, factor = margins.weighted(scores, classes), share * scale
-        index = classes.unsqueeze(1)
-        totals, of_true = table.sum(1, keepdim=True), table.gather(1, index)  # (K, 1)
-        if not of_true.min().item() > LEAST:
-            return None
-        likelihoods = of_true.div_(totals)
-        loss = reduce_plain(likelihoods.log().neg_().squeeze(1), batch.reduction)
-        table.div_(totals.div_(factor)).scatter_(1, index, likelihoods.sub_(1).mul_(factor))
-        return Fused(loss, table)
-
-    is_fused = not (is_small or label_smoothing or margins.requires_grad or margins is NO_MARGINS)
-    of_class = ClassLoss(plain, with_gradient if is_fused else None)
-
-    def losses_of_all(outputs: Tensor) -> Tensor | None:
-        return _losses_of_all(scale * outputs, margins, label_smoothing)
-
-    return batch_loss(batch, of_class, losses_of_all=losses_of_all, weight=weight)
-
-
-def _small_loss(
-    batch: Batch, margins: Margins, label_smoothing: float, scale: float
-) -> Tensor | None:
-    """Compute a loss with the fewest calls; None if the values need a closer look.
-
-    A class that does not exist raises an error.
-    """
-    logits, target, matrix = batch.logits, batch.target, margins.matrix
-    if not is_moderate(logits):
-        return None
-    try:
-        if matrix is not None and matrix.dtype is logits.dtype:  # the usual case, with few calls
-            sums = matrix.index_select(0, target).add_(logits, alpha=scale)
-        else:
-            sums = margins.added(logits, target, scale=scale)
-        loss = cross_entropy(
-            sums,
-            target,
-            label_smoothing=label_smoothing,
-            reduction=batch.reduction,
-            ignore_index=NO_CLASS,
-        )
-    except (IndexError, RuntimeError):
-        return None
-    return loss.reshape(batch.shape) if loss.ndim else loss
-
-
-def _losses_of_all(outputs: Tensor, margins: Margins, label_smoothing: float) -> Tensor | None:
-    """Losses of every true class, shape ``(N, C)``; None if float32 would lose digits."""
-    outputs = outputs - outputs.detach().amax(1, keepdim=True)
-    classes = torch.arange(outputs.shape[1], device=outputs.device)
-    if margins is NO_MARGINS:
-        margins = Margins(row=outputs.new_zeros(len(classes)))
-    if margins.row is not None and len(classes) > SMALL:
-        return _losses_of_all_with_row(outputs, margins, label_smoothing)
-    rows = margins.of_classes(classes).to(outputs.dtype)
-    lowered = rows - rows.amax(1, keepdim=True)  # does not change the loss
-    if not bool(lowered.amin() > -WIDE):
-        return None
-    with without_autocast(outputs.device):
-        log_sums = (outputs.exp() @ lowered.exp().T).log()
-    won = outputs + lowered.diagonal()
-    if label_smoothing:
-        mean = outputs.mean(1, keepdim=True) + lowered.mean(1)
-        won = (1 - label_smoothing) * won + label_smoothing * mean
-    return log_sums - won
-
-
-def _losses_of_all_with_row(outputs: Tensor, margins: Margins, label_smoothing: float) -> Tensor:
-    """Losses of every true class without a matrix: only the diagonal differs between classes.
-
-    The diagonal changes one term of each sum. In float64, subtracting it loses no digits.
-    """
-    assert margins.row is not None
-    moved = outputs.double() + margins.row
-    log_sums, won, mean = moved.logsumexp(1, keepdim=True), moved, moved.mean(1, keepdim=True)
-    if margins.diagonal is not None:
-        diagonal = margins.diagonal.double()
-        log_sums = log_sums + ((moved - log_sums).exp() * diagonal.expm1()).log1p()
-        won, mean = won + diagonal, mean + diagonal / len(diagonal)
-    if label_smoothing:
-        won = (1 - label_smoothing) * won + label_smoothing * mean
-    return (log_sums - won).to(outputs.dtype)
 
 
 def cost_sensitive_cross_entropy(

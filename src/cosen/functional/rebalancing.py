@@ -21,7 +21,7 @@ from cosen.functional.checks import (
     check_same_device,
     values_are_readable,
 )
-from cosen.functional.losses import NO_MARGINS, Margins, margin_cross_entropy
+from cosen.functional.margins import NO_MARGINS, Margins, margin_cross_entropy
 from cosen.functional.reduction import ClassLoss, Reduction, batch_loss, prepare_batch
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from cosen.costs import AdaptiveCosts
 from cosen.errors import InputError
-from cosen.functional.losses import margin_cross_entropy
+from cosen.functional.margins import margin_cross_entropy
 from cosen.losses import BalancedSoftmaxLoss, CostSensitiveLoss
 
 CHUNK = 2**20

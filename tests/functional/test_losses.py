@@ -9,6 +9,8 @@ from torch.nn.functional import cross_entropy, one_hot
 import reference
 from cosen import functional as F
 from cosen.errors import InputError
+from cosen.functional.margins import Margins, margin_cross_entropy
+from cosen.functional.reduction import prepare_batch
 
 LOSSES = {
     "cross_entropy": (
@@ -167,6 +169,32 @@ def test_cross_entropy_keeps_its_digits_at_large_logits(size):
     for target in (torch.tensor([0]), torch.tensor([[1.0, 0.0]])):
         value = F.cost_sensitive_cross_entropy(logits, target, costs)
         torch.testing.assert_close(value, torch.tensor(1.098612))  # log 3
+
+
+@pytest.mark.parametrize("size", [10.0, 1e7])
+@pytest.mark.parametrize("form", ["matrix", "costs", "row and diagonal"])
+def test_a_large_batch_keeps_its_digits(form, size):
+    """Large batches are computed with their gradient, where costs multiply the softmax."""
+    classes, samples = 600, 200
+    generator = torch.Generator().manual_seed(0)
+    row, diagonal = torch.randn(2, classes, generator=generator)
+    matrix = row + torch.diag(diagonal)
+    margins = {
+        "matrix": Margins(matrix=matrix),
+        "costs": Margins(costs=matrix.exp()),
+        "row and diagonal": Margins(row=row, diagonal=diagonal),
+    }[form]
+    logits = (size + torch.randn(samples, classes, generator=generator)).requires_grad_()
+    target = torch.randint(classes, (samples,), generator=generator)
+    batch = prepare_batch(logits, target, reduction="mean", ignore_index=-100)
+    value = margin_cross_entropy(batch, margins)
+    value.backward()
+    assert type(value.grad_fn).__name__ == "_FusedLossBackward"
+    exact = logits.detach().double().requires_grad_()
+    expected = cross_entropy(exact + matrix.double()[target], target)
+    expected.backward()
+    torch.testing.assert_close(value, expected.float())
+    torch.testing.assert_close(logits.grad, exact.grad.float(), rtol=1e-4, atol=1e-8)
 
 
 @pytest.mark.parametrize("few", [4, 0], ids=["few shares", "many"])

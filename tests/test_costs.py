@@ -185,6 +185,11 @@ def test_a_class_without_validation_samples_gets_averages_and_one_warning(caplog
     assert caplog.text.count("are used for the separability") == 1
 
 
+def test_a_warning_lists_ten_of_many_missing_classes(caplog):
+    CostLearner(torch.ones(30)).step(torch.eye(30)[:2], torch.tensor([0, 1]))
+    assert "2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 18 others: averages" in caplog.text
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_resumes_from_its_state_dict(loss, tmp_path):
     learner = CostLearner(COUNTS, loss=loss, separability_std=0.8, acceptance="revert")

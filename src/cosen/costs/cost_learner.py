@@ -36,8 +36,8 @@ from cosen.losses import (
 _log = logging.getLogger("cosen")
 
 MATRICES = 6
-"""Matrices of a step: costs and their logarithm, and for a moment the target, the errors and the
-result."""
+"""Matrices during a step: the costs, and for a moment the frequencies, the errors, the target and
+what it is computed from. Afterwards one is kept."""
 
 Acceptance = Literal["shrink", "revert", "always"]
 LossName = Literal["cross_entropy", "hinge", "mse"]
@@ -166,10 +166,11 @@ class CostLearner(LearnedCosts):
             check_misclassification_costs(given, num_classes=classes, name=name)
         self.register_buffer("misclassification_costs", given)
         self.register_buffer("frequencies", frequencies)
-        matrix = torch.ones(classes, classes)
-        uses_separability = math.isfinite(separability_std)
-        self.register_buffer("previous_costs", matrix.clone() if acceptance == "revert" else None)
-        self.register_buffer("separability", matrix.clone() if uses_separability else None)
+        for name, is_used in (
+            ("previous_costs", acceptance == "revert"),
+            ("separability", math.isfinite(separability_std)),
+        ):
+            self.register_buffer(name, torch.ones(classes, classes) if is_used else None)
         self.acceptance = acceptance
         self.shrink = shrink
         self.separability_mean, self.separability_std = separability_mean, separability_std
@@ -203,16 +204,16 @@ class CostLearner(LearnedCosts):
         if self.needs_features and self.steps % self.separability_every == 0:
             separability = self._separability(features, target, kept)
         counts, error, accepted = self._evaluate(logits, target)
-        counts = counts.to_dense()
+        samples = F.confusion_sums(counts).actual
         if not accepted and self.acceptance != "always":
             self.cost_lr *= self.shrink
         if not accepted and self.previous_costs is not None:
             self.costs.copy_(self.previous_costs)
         if separability is not None and self.separability is not None:
             self.separability.copy_(separability)
-            self._warn_missing_classes(counts.sum(1), least=2, what="separability")
-        self._warn_missing_classes(counts.sum(1), least=1, what="errors")
-        confusion = validation_rates(counts)
+            self._warn_missing_classes(samples, least=2, what="separability")
+        self._warn_missing_classes(samples, least=1, what="errors")
+        confusion = validation_rates(counts.float().to_dense())
         goal = self._target_costs(confusion)
         if self.previous_costs is not None:
             self.previous_costs.copy_(self.costs)

@@ -18,6 +18,9 @@ from cosen.losses import CostSensitiveLoss, Numbers
 
 _log = logging.getLogger("cosen")
 
+SHOWN_CLASSES = 10
+"""Classes that a warning lists."""
+
 
 @dataclass(frozen=True, eq=False)
 class CostStep(ABC):
@@ -157,12 +160,14 @@ class LearnedCosts(CostSensitiveLoss, ABC):
     def _warn_missing_classes(self, counts: Tensor, *, least: int, what: str) -> None:
         """Warn once about classes with fewer than ``least`` validation samples."""
         missing = (counts < least).nonzero().flatten().tolist()
+        others = len(missing) - SHOWN_CLASSES
         if missing and what not in self._warned:
             self._warned.add(what)
             _log.warning(
                 "validation has %s of class %s: averages are used for the %s",
                 "no sample" if least == 1 else f"fewer than {least} samples",
-                ", ".join(map(str, missing)),
+                ", ".join(map(str, missing[:SHOWN_CLASSES]))
+                + (f" and {others} others" if others > 0 else ""),
                 what,
             )
 

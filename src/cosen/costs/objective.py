@@ -176,11 +176,10 @@ def validation_rates(counts: Tensor) -> Tensor:
     rates = F.confusion_rates(counts)
     if rates.is_sparse:
         return rates
-    absent = counts.sum(1) == 0
-    if bool(absent.all()):
-        return rates
-    classes = len(counts)
-    recall = rates.diagonal()[~absent].mean()
-    row = ((1 - recall) / max(1, classes - 1)).expand(classes, classes)
-    row = torch.where(torch.eye(classes, dtype=torch.bool, device=counts.device), recall, row)
-    return torch.where(absent[:, None], row, rates)
+    is_absent = counts.sum(1) == 0
+    if not bool(is_absent.all()):
+        recall = rates.diagonal()[~is_absent].mean()
+        absent = is_absent.nonzero().squeeze(1)
+        rates[absent] = (1 - recall) / max(1, len(counts) - 1)
+        rates[absent, absent] = recall
+    return rates

@@ -141,8 +141,12 @@ def target_costs(
             continue
         check_same_device(matrix, frequency_matrix, name=name, other="frequency_matrix")
         check_finite_matrix(matrix, num_classes=len(frequency_matrix), name=name)
-        log_costs = log_costs - ((matrix.to(log_costs.dtype) - mean) / std).square() / 2
+        log_costs = _minus_half_square(log_costs, (matrix.to(log_costs.dtype) - mean) / std)
     return project_costs(log_costs.exp(), floor=floor)
+
+
+def _minus_half_square(total: Tensor, term: Tensor) -> Tensor:
+    return torch.addcmul(total, term, term, value=-0.5)
 
 
 def project_costs(costs: Tensor, *, floor: float = FLOOR) -> Tensor:
@@ -198,7 +202,7 @@ def step_costs(
     _check_costs_and_target(costs, target_costs)
     check_not_negative(cost_lr, name="cost_lr")
     costs = full_precision(costs)
-    return project_costs(costs + cost_lr * (target_costs.to(costs.dtype) - costs), floor=floor)
+    return project_costs(costs.lerp(target_costs.to(costs.dtype), cost_lr), floor=floor)
 
 
 def _check_costs_and_target(costs: Tensor, target_costs: Tensor) -> None:

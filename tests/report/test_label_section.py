@@ -8,7 +8,7 @@ from PIL import Image
 
 from cosen.data.inspection import LabelProblem
 from cosen.data.sources import from_folder
-from cosen.report import label_page, label_section
+from cosen.report import label_page, label_section, run_data
 from cosen.report.contents import read_contents
 from cosen.report.label_page import render, write_label_problems
 from report.example_contents import HOSTILE
@@ -65,7 +65,8 @@ def test_images_without_a_picture(tmp_path):
 
 
 def test_thousands_of_classes_are_not_checked(run, monkeypatch):
-    monkeypatch.setattr(label_section, "MANY_CLASSES", 2)
+    for module in (label_section, run_data):
+        monkeypatch.setattr(module, "MOST_CHECKED", 2)
     found = read_contents(run.path)["labels"]
     assert found["problems"] == []
     assert found["note"].startswith("Not checked with more than 2 classes")

@@ -4,10 +4,9 @@ from dataclasses import asdict
 from typing import Any
 
 from cosen.errors import InputError
-from cosen.functional import MANY_CLASSES
 from cosen.inference.label_problems import find_label_problems
 from cosen.report.gallery import without_folder
-from cosen.report.run_data import ReportData
+from cosen.report.run_data import MOST_CHECKED, ReportData
 from cosen.training.thumbnails import Thumbnail
 
 MOST_LISTED = 30
@@ -16,8 +15,8 @@ MOST_LISTED = 30
 def label_section(data: ReportData) -> dict[str, Any]:
     """The most suspicious labels with their pictures, as far as runs have them, and a note."""
     held_out = data.held_out
-    if len(held_out.class_names) > MANY_CLASSES:  # the check needs arrays of classes x classes
-        note = f"Not checked with more than {MANY_CLASSES:,} classes: use cosen inspect --run."
+    if held_out is None:
+        note = f"Not checked with more than {MOST_CHECKED:,} classes: use cosen inspect --run."
         return {"problems": [], "note": note}
     try:
         problems = find_label_problems(held_out)

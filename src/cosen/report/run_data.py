@@ -25,6 +25,9 @@ from cosen.training.records import DataRecord, EpochRecord, Metrics, RunRecord, 
 from cosen.training.run_folder import RunFolder, open_tensors
 from cosen.training.thumbnails import Thumbnail, read_thumbnails
 
+MOST_CHECKED = F.MANY_CLASSES
+"""Classes up to which labels are checked."""
+
 
 @dataclass(frozen=True, eq=False)
 class RunData:
@@ -120,7 +123,7 @@ class ReportData:
     chosen: MethodRuns
     baseline: MethodRuns | None  # has the same seeds
     costs: CostSteps | None  # None if no run learned costs
-    held_out: HeldOut  # predictions of the chosen method for validation and test images
+    held_out: HeldOut | None  # of the chosen method for validation and test; None if too many
     choice: Choice | None = None  # of a study
     leaderboard: Leaderboard | None = None  # of a study
 
@@ -209,7 +212,7 @@ def _read_runs(path: Path, against: Path | None) -> ReportData:
         chosen=MethodRuns(names[0], {seed: run}),
         baseline=None if other is None else MethodRuns(names[1], {seed: other}),
         costs=_first_costs(zip(names, folders, strict=True)),
-        held_out=held_out_predictions(folders[:1]),
+        held_out=_held_out(folders[:1]),
     )
 
 
@@ -236,7 +239,7 @@ def _read_study(study: StudyFolder) -> ReportData:
             for method in preferred
             for seed in seeds.get(method, ())
         ),
-        held_out=held_out_predictions([study.run(chosen, seed) for seed in choice.seeds]),
+        held_out=_held_out([study.run(chosen, seed) for seed in choice.seeds]),
         choice=choice,
         leaderboard=board,
     )
@@ -262,6 +265,12 @@ def _read_run(folder: RunFolder) -> RunData:
         names=names,
         thumbnails=read_thumbnails(folder),
     )
+
+
+def _held_out(runs: list[RunFolder]) -> HeldOut | None:
+    """Predictions to check labels with; with many classes they would take gigabytes."""
+    classes = len(runs[0].record().prepared.class_names)
+    return None if classes > MOST_CHECKED else held_out_predictions(runs)
 
 
 def _first_costs(runs: Iterable[tuple[str, RunFolder]]) -> CostSteps | None:

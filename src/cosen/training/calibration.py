@@ -67,7 +67,8 @@ class Calibration:
         if shares is None:
             return scaled
         shares = shares.double() / shares.sum()
-        return scaled + self.offsets + (shares.clamp(min=LEAST_SHARE) / self.training_shares).log()
+        log_ratios = (shares.clamp(min=LEAST_SHARE) / self.training_shares).log()
+        return scaled.add_(self.offsets + log_ratios)  # the logits of many classes are large
 
     def of_shares(self, shares: Tensor) -> "Calibration":
         """Return the calibration of the result of :meth:`logits` for these shares."""

@@ -146,6 +146,7 @@ def target_costs(
 
 
 def _minus_half_square(total: Tensor, term: Tensor) -> Tensor:
+    """Return total - term² / 2. A function of its own frees the term, which may be large."""
     return torch.addcmul(total, term, term, value=-0.5)
 
 

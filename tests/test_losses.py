@@ -14,7 +14,6 @@ import cosen
 from cosen import functional as F
 from cosen.costs.step_files import step_tensors
 from cosen.errors import InputError
-from cosen.functional.reduction import ClassLoss
 
 COUNTS = [50, 20, 5]
 COSTS = F.frequency_matrix(F.class_frequencies(torch.tensor(COUNTS)))
@@ -277,8 +276,8 @@ FAST_LOSSES = {
 }
 
 
-def _plain_only(plain, _with_gradient, **_options):
-    return ClassLoss(plain)
+def _never_fused(_batch, _compute, _plain):
+    return None
 
 
 @pytest.mark.parametrize("name", FAST_LOSSES)
@@ -286,15 +285,13 @@ def _plain_only(plain, _with_gradient, **_options):
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_a_loss_computed_with_its_gradient_is_the_same(monkeypatch, name, small, reduction):
     found = []
-    for is_fast in (False, True):
-        for module in ("cosen.functional.margins", "cosen.costs.adaptive", "cosen.losses"):
-            monkeypatch.setattr(f"{module}.SMALL", small)
+    for is_fast in (True, False):
+        for limit in ("functional.margins.SMALL", "costs.adaptive.SMALL", "losses.KEPT"):
+            monkeypatch.setattr(f"cosen.{limit}", small)
         for module in ("margins", "losses"):
             monkeypatch.setattr(f"cosen.functional.{module}.LARGE", 0)
-            monkeypatch.setattr(
-                f"cosen.functional.{module}.ClassLoss",
-                ClassLoss if is_fast else _plain_only,
-            )
+            if not is_fast:
+                monkeypatch.setattr(f"cosen.functional.{module}.fused_loss", _never_fused)
         loss = FAST_LOSSES[name]()
         loss.reduction = reduction
         logits = LOGITS.double().requires_grad_()
@@ -307,7 +304,7 @@ def test_a_loss_computed_with_its_gradient_is_the_same(monkeypatch, name, small,
         found.append([value, *slopes, again])
         if name != "hinge":  # its slope is constant
             found[-1] += torch.autograd.grad(again.square().sum(), logits)
-    for plain, fast in zip(*found, strict=True):
+    for fast, plain in zip(*found, strict=True):
         torch.testing.assert_close(fast, plain)
 
 

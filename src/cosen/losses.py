@@ -37,9 +37,12 @@ from cosen.functional.losses import (
     hinge_signs,
     squared_error,
 )
-from cosen.functional.margins import NO_MARGINS, SMALL, Margins, margin_cross_entropy
+from cosen.functional.margins import NO_MARGINS, Margins, margin_cross_entropy
 from cosen.functional.rebalancing import balanced_softmax_margins, ldam_margins
 from cosen.functional.reduction import Batch, full_precision, prepare_batch
+
+KEPT = 2048
+"""Classes up to which a second matrix, the logarithm of the costs, is kept for all batches."""
 
 Result = TypeVar("Result")
 
@@ -186,8 +189,8 @@ class CostSensitiveLoss(_SmoothedLoss):
         check_costs(costs, values=values_are_readable(costs))
         is_constant = not (costs.requires_grad or is_traced())
         if self.loss is margin_cross_entropy:
-            is_small = is_constant and len(costs) <= SMALL  # a logarithm for all batches
-            return Margins(matrix=costs.log()) if is_small else Margins(costs=costs)
+            is_kept = is_constant and len(costs) <= KEPT  # a logarithm for all batches
+            return Margins(matrix=costs.log()) if is_kept else Margins(costs=costs)
         signs = SQUARED_ERROR_SIGNS
         if self.loss is hinge:
             signs = hinge_signs(self.label_smoothing, len(costs))

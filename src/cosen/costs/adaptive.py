@@ -220,15 +220,16 @@ class AdaptiveCosts(LearnedCosts):
         return costs_of(*self._row_and_diagonal(), self._pair_term())
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        batch = self._batch(logits, target)
-        source = self.frequency_term if self.error_term is None else self.error_term
+        batch, found = self._batch(logits, target), self._buffers  # faster than attributes
+        source = found["frequency_term"] if found["error_term"] is None else found["error_term"]
+        assert source is not None
         margins = self._unless_changed(
-            "costs", source, batch, self._margins, self.tau, self.margin, other=self.offsets
+            "costs", source, batch, self._margins, self.tau, self.margin, other=found["offsets"]
         )
         return margin_cross_entropy(
-            batch if self.spread is None else self._separated(batch),
+            batch if found["spread"] is None else self._separated(batch),
             margins,
-            weight=self.weight,
+            weight=found["weight"],
             label_smoothing=self.label_smoothing,
         )
 

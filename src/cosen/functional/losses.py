@@ -27,12 +27,12 @@ from cosen.functional.margins import Margins, margin_cross_entropy
 from cosen.functional.reduction import (
     LARGE,
     Batch,
-    ClassLoss,
     Fused,
     Reduction,
-    WithGradient,
     batch_loss,
     full_precision,
+    fused_loss,
+    is_finite,
     prepare_batch,
 )
 
@@ -245,21 +245,26 @@ def _loss_of_weighted_outputs(
         check_logit_values(batch.given)  # an infinite logit may have a finite loss
         return share * terms(outputs, rows_of(classes)).sum(1)
 
-    def fused(outputs: Tensor, classes: Tensor, weight: float) -> WithGradient:
+    def fused(outputs: Tensor, classes: Tensor, weight: float) -> Fused | None:
         if with_gradient is None or not _has_finite_sum(outputs):
             return None
-        return with_gradient(outputs, rows_of(classes), weight)
+        found = with_gradient(outputs, rows_of(classes), weight)
+        return found if is_finite(found.loss) else None
 
-    is_small = batch.logits.numel() < LARGE
-    is_fused = not (is_small or with_gradient is None or factors.costs.requires_grad)
-    is_quick = batch.is_plain and batch.reduction != "none" and not is_fused
-    if is_quick and _has_finite_sum(batch.logits):
-        try:
-            total = terms(batch.logits, rows_of(batch.target)).sum()
-            return total * (share / len(batch.target) if batch.reduction == "mean" else share)
-        except (IndexError, RuntimeError):
-            pass  # a target is ignored or wrong
-    return batch_loss(batch, ClassLoss(plain, fused if is_fused else None))
+    if batch.is_plain:
+        is_small = batch.logits.numel() < LARGE
+        quick = None
+        if not (is_small or with_gradient is None or factors.costs.requires_grad):
+            quick = fused_loss(batch, fused, plain)
+        elif batch.reduction != "none" and _has_finite_sum(batch.logits):
+            try:
+                total = terms(batch.logits, rows_of(batch.target)).sum()
+                quick = total * (share / len(batch.target) if batch.reduction == "mean" else share)
+            except (IndexError, RuntimeError):
+                pass  # a target is ignored or wrong
+        if quick is not None:
+            return quick
+    return batch_loss(batch, plain)
 
 
 def _has_finite_sum(outputs: Tensor) -> bool:

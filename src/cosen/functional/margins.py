@@ -10,7 +10,7 @@ one matrix product is needed.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import Self
 
 import torch
@@ -26,11 +26,10 @@ from cosen.functional.checks import (
 from cosen.functional.reduction import (
     LARGE,
     Batch,
-    ClassLoss,
     Fused,
     Reduction,
-    WithGradient,
     batch_loss,
+    fused_loss,
     is_moderate,
     prepare_batch,
     reduce_plain,
@@ -41,9 +40,8 @@ WIDE = 40.0
 """Largest difference of margins in a row for which float32 can add their exponentials. The second
 derivatives, which divide by the square of the sum, set the limit."""
 
-LEAST = 1e-30
-"""Smallest likelihood that is exact enough in float32. If one is smaller, its logarithm is computed
-instead."""
+LARGEST = 87.0
+"""Loss up to which float32 stores the likelihood, e^-loss, with all its digits."""
 
 NO_CLASS = -(2**62)
 
@@ -133,46 +131,27 @@ class Margins:
             return rows
         return rows.scatter_add(1, classes[:, None], self.diagonal[classes[:, None]])
 
-    def added(self, outputs: Tensor, classes: Tensor, *, scale: float = 1.0) -> Tensor:
-        """Add the margins to outputs ``(K, C)`` times ``scale``, of true classes ``(K,)``."""
-        is_eager = not is_traced()  # a transform cannot change a new matrix in place
+    def added(
+        self, outputs: Tensor, classes: Tensor, *, scale: float = 1.0, is_eager: bool = False
+    ) -> Tensor:
+        """Add the margins to outputs ``(K, C)`` times ``scale``, of true classes ``(K,)``.
+
+        ``is_eager`` saves memory. Transforms of torch cannot change a new matrix in place.
+        """
         if self.row is None:
-            rows = self.of_classes(classes).to(outputs.dtype)
+            rows = self.of_classes(classes)
+            if rows.dtype is not outputs.dtype:
+                rows = rows.to(outputs.dtype)
             if is_eager:
                 return rows.add_(outputs, alpha=scale)
             return torch.add(rows, outputs, alpha=scale)
-        total = torch.add(self.row.to(outputs.dtype), outputs, alpha=scale)
+        row = self.row if self.row.dtype is outputs.dtype else self.row.to(outputs.dtype)
+        total = torch.add(row, outputs, alpha=scale)
         if self.diagonal is None:
             return total
         index = classes.unsqueeze(1)
         of_true = self.diagonal.take(index).to(outputs.dtype)
         return (total.scatter_add_ if is_eager else total.scatter_add)(1, index, of_true)
-
-    def weighted(self, scores: Tensor, classes: Tensor) -> Tensor:
-        """Multiply scores ``(K, C)`` of true classes ``(K,)`` by e^Δ, up to a factor by sample.
-
-        The scores may be overwritten.
-        """
-        if self.row is None:
-            if self.costs is not None:
-                rows = self.costs.index_select(0, classes)
-            else:
-                rows = self.of_classes(classes)
-                rows = rows.sub_(rows.amax(1, keepdim=True)).exp_()
-            return rows.to(scores.dtype).mul_(scores)
-        of_outputs, of_true = self._exponentials
-        scores.mul_(of_outputs)
-        if of_true is not None:
-            index = classes.unsqueeze(1)
-            scores.scatter_(1, index, scores.gather(1, index).mul_(of_true.take(index)))
-        return scores
-
-    @cached_property
-    def _exponentials(self) -> tuple[Tensor, Tensor | None]:
-        """e^row, at most 1, and e^diagonal."""
-        assert self.row is not None
-        of_true = None if self.diagonal is None else self.diagonal.exp()
-        return (self.row - self.row.max()).exp(), of_true
 
     @property
     def requires_grad(self) -> bool:
@@ -197,49 +176,57 @@ def margin_cross_entropy(
     """
     if label_smoothing != 0:
         check_fraction(label_smoothing, name="label_smoothing")
-    is_small = batch.logits.numel() < LARGE
-    if is_small and weight is None and margins is not NO_MARGINS and batch.is_plain:
-        small = _small_loss(batch, margins, label_smoothing, scale)
-        if small is not None:
-            return small
-
-    def moved(outputs: Tensor, classes: Tensor) -> Tensor:
-        if margins is NO_MARGINS:
-            return outputs
-        # cross-entropy ignores the shift, but margins added to large logits would lose digits
-        shifted = outputs - outputs.detach().amax(1, keepdim=True)
-        return margins.added(shifted, classes, scale=scale)
-
-    def plain(outputs: Tensor, classes: Tensor) -> Tensor:
-        sums = moved(outputs, classes)
-        return cross_entropy(
-            sums,
-            classes,
-            label_smoothing=label_smoothing,
-            reduction="none",
-            ignore_index=NO_CLASS,
-        )
-
-    def with_gradient(outputs: Tensor, classes: Tensor, share: float) -> WithGradient:
-        # costs multiply the softmax: the same as margins on logits, but large logits lose no digits
-        scores = (outputs if scale == 1 else scale * outputs).softmax(1)
-        table, factor = margins.weighted(scores, classes), share * scale
-        index = classes.unsqueeze(1)
-        totals, of_true = table.sum(1, keepdim=True), table.gather(1, index)  # (K, 1)
-        if not of_true.min().item() > LEAST:
-            return None
-        likelihoods = of_true.div_(totals)
-        loss = reduce_plain(likelihoods.log().neg_().squeeze(1), batch.reduction)
-        table.div_(totals.div_(factor)).scatter_(1, index, likelihoods.sub_(1).mul_(factor))
-        return Fused(loss, table)
-
-    is_fused = not (is_small or label_smoothing or margins.requires_grad or margins is NO_MARGINS)
-    of_class = ClassLoss(plain, with_gradient if is_fused else None)
+    if batch.is_plain and weight is None and margins is not NO_MARGINS:
+        if batch.logits.numel() < LARGE:
+            quick = _small_loss(batch, margins, label_smoothing, scale)
+        elif label_smoothing or margins.requires_grad:
+            quick = None
+        else:
+            quick = _large_loss(batch, margins, scale)
+        if quick is not None:
+            return quick
 
     def losses_of_all(outputs: Tensor) -> Tensor | None:
         return _losses_of_all(scale * outputs, margins, label_smoothing)
 
-    return batch_loss(batch, of_class, losses_of_all=losses_of_all, weight=weight)
+    plain = partial(_losses, margins=margins, label_smoothing=label_smoothing, scale=scale)
+    return batch_loss(batch, plain, losses_of_all=losses_of_all, weight=weight)
+
+
+def _losses(
+    outputs: Tensor, classes: Tensor, *, margins: Margins, label_smoothing: float, scale: float
+) -> Tensor:
+    """Losses of true classes ``(K,)`` for outputs ``(K, C)``, at any size of the outputs."""
+    if margins is not NO_MARGINS:
+        # cross-entropy ignores the shift, but margins added to large logits would lose digits
+        shifted = outputs - outputs.detach().amax(1, keepdim=True)
+        outputs = margins.added(shifted, classes, scale=scale, is_eager=not is_traced())
+    return cross_entropy(
+        outputs,
+        classes,
+        label_smoothing=label_smoothing,
+        reduction="none",
+        ignore_index=NO_CLASS,
+    )
+
+
+def _large_loss(batch: Batch, margins: Margins, scale: float) -> Tensor | None:
+    """Compute a loss with the fewest passes; None if the values need a closer look."""
+
+    def compute(outputs: Tensor, classes: Tensor, share: float) -> Fused | None:
+        sums = margins.added(outputs, classes, scale=scale, is_eager=True)
+        index = classes.unsqueeze(1)
+        of_true = sums.gather(1, index)  # (K, 1)
+        scores = torch.softmax(sums, 1, out=sums)
+        losses = scores.gather(1, index).log_().neg_()
+        if not (is_moderate(of_true) and losses.amax().item() < LARGEST):
+            return None
+        loss = reduce_plain(losses, batch.reduction)
+        scores.scatter_(1, index, -1, reduce="add")
+        return Fused(loss, scores.mul_(share * scale))
+
+    plain = partial(_losses, margins=margins, label_smoothing=0.0, scale=scale)
+    return fused_loss(batch, compute, plain)
 
 
 def _small_loss(
@@ -256,7 +243,7 @@ def _small_loss(
         if matrix is not None and matrix.dtype is logits.dtype:  # the usual case, with few calls
             sums = matrix.index_select(0, target).add_(logits, alpha=scale)
         else:
-            sums = margins.added(logits, target, scale=scale)
+            sums = margins.added(logits, target, scale=scale, is_eager=True)
         loss = cross_entropy(
             sums,
             target,

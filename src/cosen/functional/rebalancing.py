@@ -22,7 +22,7 @@ from cosen.functional.checks import (
     values_are_readable,
 )
 from cosen.functional.margins import NO_MARGINS, Margins, margin_cross_entropy
-from cosen.functional.reduction import ClassLoss, Reduction, batch_loss, prepare_batch
+from cosen.functional.reduction import Reduction, batch_loss, prepare_batch
 
 
 def balanced_softmax(
@@ -158,7 +158,7 @@ def focal_loss(
         # a masked class has -inf and must have the gradient 0, but 0 * inf is NaN
         return focal(outputs.log_softmax(1).clamp(min=torch.finfo(outputs.dtype).min))
 
-    return batch_loss(batch, ClassLoss(plain), losses_of_all=losses_of_all, weight=weight)
+    return batch_loss(batch, plain, losses_of_all=losses_of_all, weight=weight)
 
 
 def class_balanced_weights(class_counts: Tensor, *, beta: float = 0.9999) -> Tensor:
@@ -279,7 +279,7 @@ def smooth_one_sided_regression(
         sides = -torch.ones_like(outputs).scatter(1, classes[:, None], -1.0)
         return torch.nn.functional.softplus(sides * (-outputs - costs[classes])).sum(1)
 
-    return batch_loss(batch, ClassLoss(regression))
+    return batch_loss(batch, regression)
 
 
 def _class_vector(values: Tensor, logits: Tensor, name: str) -> Tensor:

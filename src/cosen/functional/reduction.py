@@ -8,7 +8,6 @@ logits are not searched for NaN.
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -53,15 +52,7 @@ class Batch(NamedTuple):
     given: Tensor  # the logits as they were given
     given_target: Tensor
     is_traced: bool  # whether torch.compile or a transform runs the code
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether a target that is not a class, also an ignored one, would raise an error."""
-        logits = self.logits
-        samples, classes = logits.shape
-        is_ignored = 0 <= self.ignore_index < classes
-        has_values = logits.is_cpu and not self.is_traced and samples > 0
-        return has_values and not (is_ignored or self.target.is_floating_point())
+    is_plain: bool  # whether any target that is not a class, also an ignored one, raises an error
 
     def check_values(self) -> bool:
         """Check the values that can be read; return whether it is known that all samples count."""
@@ -77,6 +68,7 @@ def prepare_batch(
     logits: Tensor, target: Tensor, *, reduction: Reduction, ignore_index: int
 ) -> Batch:
     """Check types and shapes of the inputs that all losses share, and flatten them."""
+    traced = is_traced()
     if (  # the usual case, with the fewest calls
         isinstance(logits, Tensor)
         and isinstance(target, Tensor)
@@ -88,23 +80,28 @@ def prepare_batch(
         and target.device == logits.device
         and reduction in REDUCTIONS
     ):
-        shape = target.shape
-        return Batch(logits, target, shape, reduction, ignore_index, logits, target, is_traced())
-    check_choice(reduction, REDUCTIONS, name="reduction")
-    check_logits(logits)
-    check_target(target, logits)
-    shape = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else torch.Size()
-    if target.is_floating_point():
-        flat_target = classes_last(target)
+        shape, flat, flat_target = target.shape, logits, target
     else:
-        flat_target = target.long() if target.ndim == 1 else target.long().flatten()
-    flat = full_precision(classes_last(logits))
-    return Batch(flat, flat_target, shape, reduction, ignore_index, logits, target, is_traced())
+        check_choice(reduction, REDUCTIONS, name="reduction")
+        check_logits(logits)
+        check_target(target, logits)
+        shape = logits.shape[:1] + logits.shape[2:] if logits.ndim > 1 else torch.Size()
+        if target.is_floating_point():
+            flat_target = classes_last(target)
+        else:
+            flat_target = target.long() if target.ndim == 1 else target.long().flatten()
+        flat = full_precision(classes_last(logits))
+    samples, classes = flat.shape
+    has_values = flat.is_cpu and not traced and samples > 0
+    is_plain = has_values and not (0 <= ignore_index < classes or flat_target.is_floating_point())
+    return Batch(
+        flat, flat_target, shape, reduction, ignore_index, logits, target, traced, is_plain
+    )
 
 
-def is_moderate(logits: Tensor) -> bool:
-    """Return whether no logit is large or NaN."""
-    low, high = torch.aminmax(logits.detach())
+def is_moderate(outputs: Tensor) -> bool:
+    """Return whether no output is large or NaN."""
+    low, high = torch.aminmax(outputs.detach())
     return low.item() > -MODERATE and high.item() < MODERATE
 
 
@@ -127,6 +124,10 @@ def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     return torch.autocast(device.type, enabled=False)
 
 
+LossOfClass = Callable[[Tensor, Tensor], Tensor]
+"""Maps logits ``(K, C)`` and class indices ``(K,)`` to losses ``(K,)``."""
+
+
 class Fused(NamedTuple):
     """A loss that was computed together with its gradient."""
 
@@ -134,40 +135,32 @@ class Fused(NamedTuple):
     gradient: Tensor  # of the reduced loss, (K, C); a new matrix
 
 
-WithGradient = Fused | None
-"""None if digits would be lost."""
+def fused_loss(
+    batch: Batch, compute: Callable[[Tensor, Tensor, float], Fused | None], plain: LossOfClass
+) -> Tensor | None:
+    """Compute the loss of a plain batch together with its gradient: fewer passes over the logits.
 
+    Args:
+        batch: The result of :func:`prepare_batch`.
+        compute: Computes both from logits, classes and the share of each sample in the loss; None
+            if digits would be lost or the loss is not finite.
+        plain: The same loss, for second derivatives.
 
-@dataclass(frozen=True)
-class ClassLoss:
-    """The loss of samples of known classes, in one or two ways.
-
-    Attributes:
-        plain: Maps logits ``(K, C)`` and class indices ``(K,)`` to losses ``(K,)``.
-        with_gradient: Computes the reduced loss and its gradient together, given the share of each
-            sample in it; None if there is no such way.
+    Returns:
+        None if ``compute`` returns it, a target is not a class, or no gradient is needed.
     """
-
-    plain: Callable[[Tensor, Tensor], Tensor]
-    with_gradient: Callable[[Tensor, Tensor, float], WithGradient] | None = None
-
-    def reduced(self, batch: Batch) -> Tensor:
-        """Return the reduced loss of a batch in which all samples count.
-
-        A target that is not a class raises an IndexError or a RuntimeError.
-        """
-        outputs, classes = batch.logits, batch.target
-        has_gradient = outputs.requires_grad and torch.is_grad_enabled()
-        if self.with_gradient and has_gradient:
-            share = 1 / len(classes) if batch.reduction == "mean" else 1.0
-            found = self.with_gradient(outputs.detach(), classes, share)
-            if found is not None and _is_finite(found.loss):
-                fused = (classes, found, self.plain, batch.reduction)
-                return _FusedLoss.apply(outputs, fused)  # type: ignore[no-any-return,no-untyped-call]
-        loss = reduce_plain(self.plain(outputs, classes), batch.reduction)
-        if not _is_finite(loss):
-            check_logit_values(batch.given)  # a masked class may have an infinite loss
-        return loss
+    outputs, classes = batch.logits, batch.target
+    if not (outputs.requires_grad and torch.is_grad_enabled()):
+        return None
+    share = 1 / len(classes) if batch.reduction == "mean" else 1.0
+    try:
+        found = compute(outputs.detach(), classes, share)
+    except (IndexError, RuntimeError):
+        return None
+    if found is None:
+        return None
+    loss: Tensor = _FusedLoss.apply(outputs, classes, found, plain, batch.reduction)  # type: ignore[no-untyped-call]
+    return loss.reshape(batch.shape) if loss.ndim else loss
 
 
 class _FusedLoss(torch.autograd.Function):
@@ -181,18 +174,21 @@ class _FusedLoss(torch.autograd.Function):
     def forward(
         ctx: Any,
         outputs: Tensor,
-        fused: tuple[Tensor, Fused, Callable[[Tensor, Tensor], Tensor], Reduction],
+        classes: Tensor,
+        found: Fused,
+        plain: LossOfClass,
+        reduction: Reduction,
     ) -> Tensor:
-        classes, (loss, ctx.stored), ctx.plain, ctx.reduction = fused
+        ctx.stored, ctx.plain, ctx.reduction = found.gradient, plain, reduction
         ctx.save_for_backward(outputs, classes)
-        return loss
+        return found.loss
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        outputs, classes = ctx.saved_tensors
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         result, ctx.stored = ctx.stored, None
         is_differentiable = torch.is_grad_enabled()
         if result is None or is_differentiable:
+            outputs, classes = ctx.saved_tensors
             with torch.enable_grad():
                 loss = reduce_plain(ctx.plain(outputs, classes), ctx.reduction)
             gradient = gradient.reshape(loss.shape)
@@ -201,22 +197,22 @@ class _FusedLoss(torch.autograd.Function):
             result.mul_(gradient.reshape(-1, 1))
         elif gradient.item() != 1:
             result.mul_(gradient)
-        return result, None
+        return result, None, None, None, None
 
 
-def _is_finite(loss: Tensor) -> bool:
+def is_finite(loss: Tensor) -> bool:
     return bool(loss.isfinite().all()) if loss.ndim else math.isfinite(loss.item())
 
 
 def reduce_plain(losses: Tensor, reduction: Reduction) -> Tensor:
-    if reduction == "none":
-        return losses
-    return losses.mean() if reduction == "mean" else losses.sum()
+    if reduction == "mean":
+        return losses.mean()
+    return losses.sum() if reduction == "sum" else losses
 
 
 def batch_loss(
     batch: Batch,
-    of_class: ClassLoss,
+    plain: LossOfClass,
     *,
     losses_of_all: Callable[[Tensor], Tensor | None] | None = None,
     weight: Tensor | None = None,
@@ -225,7 +221,7 @@ def batch_loss(
 
     Args:
         batch: The result of :func:`prepare_batch`.
-        of_class: The loss of one true class.
+        plain: The loss of one true class.
         losses_of_all: Maps logits ``(N, C)`` to the losses of every true class ``(N, C)``, if that
             is faster than one class at a time, or to None if it would lose digits. It may branch on
             values, so it is not used under ``torch.compile``.
@@ -233,8 +229,7 @@ def batch_loss(
     """
     if weight is None and batch.is_plain:
         try:
-            loss = of_class.reduced(batch)
-            return loss.reshape(batch.shape) if batch.reduction == "none" else loss
+            return _loss_of_all_samples(batch, plain)
         except (IndexError, RuntimeError):
             pass  # some targets are ignored or wrong; another error is raised again below
     logits, target, all_count = batch.logits, batch.target, batch.check_values()
@@ -246,23 +241,33 @@ def batch_loss(
         shares = target.to(logits.dtype)
         if weight is not None:
             shares = shares * weight
-        losses, weights = _expected_losses(of_class.plain, losses_of_all, logits, shares)
+        losses, weights = _expected_losses(plain, losses_of_all, logits, shares)
     else:
         if weight is None and all_count:
-            loss = of_class.reduced(batch)
-            return loss.reshape(batch.shape) if batch.reduction == "none" else loss
+            return _loss_of_all_samples(batch, plain)
         if all_count:
             check_logit_values(batch.given)  # a weight of 0 would hide them
         counted = target != batch.ignore_index
         classes = torch.where(counted, target, 0)
-        losses = of_class.plain(logits, classes)
+        losses = plain(logits, classes)
         weights = counted.to(logits.dtype) * (1 if weight is None else weight[classes])
     reduced = reduce_losses(losses, weights, batch.reduction)
     return reduced.reshape(batch.shape) if batch.reduction == "none" else reduced
 
 
+def _loss_of_all_samples(batch: Batch, plain: LossOfClass) -> Tensor:
+    """Return the reduced loss of a batch in which all samples count.
+
+    A target that is not a class raises an IndexError or a RuntimeError.
+    """
+    loss = reduce_plain(plain(batch.logits, batch.target), batch.reduction)
+    if not is_finite(loss):
+        check_logit_values(batch.given)  # a masked class may have an infinite loss
+    return loss.reshape(batch.shape) if loss.ndim else loss
+
+
 def _expected_losses(
-    loss_of_class: Callable[[Tensor, Tensor], Tensor],
+    loss_of_class: LossOfClass,
     losses_of_all: Callable[[Tensor], Tensor | None] | None,
     logits: Tensor,
     shares: Tensor,

@@ -325,9 +325,14 @@ class AdaptiveCosts(LearnedCosts):
         """Return the change of τ that removes the bias towards frequent classes; 0 within noise."""
         term = self.frequency_term
 
+        rows = max(1, CHUNK // len(term))
+        # new memory for each part would not always be reused
+        shifted, predicted = logits.new_empty(min(rows, len(logits)), len(term)), target.clone()
+
         def bias(change: float) -> Tensor:
-            parts = torch.split(logits, max(1, CHUNK // len(term)))
-            predicted = torch.cat([(part - change * term).argmax(1) for part in parts])
+            for part, found in zip(logits.split(rows), predicted.split(rows), strict=True):
+                moved = torch.sub(part, change * term, out=shifted[: len(part)])
+                torch.argmax(moved, 1, out=found)
             return term[predicted] - term[target]
 
         now = bias(0.0)

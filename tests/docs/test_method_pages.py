@@ -127,6 +127,29 @@ def test_picture_shows_what_the_code_does(pictures, tmp_path, name):
     assert len(drawn) > 2
 
 
+def averages():
+    """Return the number of experiments in docs/results.md, and the figures of each method there."""
+    text = (DOCS / "results.md").read_text(encoding="utf-8")
+    section = text.split("## Today's methods")[1].split("## ")[0]
+    rows = re.findall(r"^\| `(.*?)` \| (.*) \|$", section, re.M)
+    found = {name: cells.replace("*", "").split(" | ") for name, cells in rows}
+    count = re.search(r"averaged over (\d+) rows", section)[1]
+    return int(count), {name: cells[-4:-2] for name, cells in found.items()}
+
+
+@pytest.mark.parametrize("name", averages()[1])
+def test_page_has_the_averages_of_the_results(name):
+    count, found = averages()
+    text = page(name)
+    for sentence in re.findall(r"over \d+ experiments.*?\.(?=\s|\Z)", text, re.S | re.I):
+        assert f"ver {count} experiments" in sentence
+        quoted = re.findall(r"(\d+\.\d) %", sentence)
+        assert not quoted or {found[name][0], found["baseline"][0]} <= set(quoted)
+        assert set(quoted) <= {average for average, _ in found.values()}
+        for difference in re.findall(r"\d+\.\d+ ± \d+\.\d+", sentence):
+            assert f"+{difference}" in {difference for _, difference in found.values()}
+
+
 def test_overview_links_every_page():
     text = page("index")
     rows = re.findall(r"^\| \[`([\w-]+)`\]\(([\w-]+)\.md\)( \\\*)? \|", text, re.M)

@@ -40,7 +40,7 @@ WIDE = 40.0
 """Largest difference of margins in a row for which float32 can add their exponentials. The second
 derivatives, which divide by the square of the sum, set the limit."""
 
-LARGEST = 87.0
+LARGEST_LOSS = 87.0
 """Loss up to which float32 stores the likelihood, e^-loss, with all its digits."""
 
 NO_CLASS = -(2**62)
@@ -219,7 +219,7 @@ def _large_loss(batch: Batch, margins: Margins, scale: float) -> Tensor | None:
         of_true = sums.gather(1, index)  # (K, 1)
         scores = torch.softmax(sums, 1, out=sums)
         losses = scores.gather(1, index).log_().neg_()
-        if not (is_moderate(of_true) and losses.amax().item() < LARGEST):
+        if not (is_moderate(of_true) and losses.amax().item() < LARGEST_LOSS):
             return None
         loss = reduce_plain(losses, batch.reduction)
         scores.scatter_(1, index, -1, reduce="add")

@@ -1,11 +1,11 @@
-"""Offsets of the classes from held-out outputs."""
+"""Offsets of the classes and the strength of frequencies, from held-out outputs."""
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosen.costs.offsets import MOST_NUMBERS, class_offsets
+from cosen.costs.offsets import ACCURACY, MOST_NUMBERS, class_offsets, frequency_strength
 
 
 def held_out(counts, bias, *, seed=0, signal=2.0):
@@ -80,3 +80,51 @@ def test_a_class_without_held_out_samples_has_no_offset():
     offsets = class_offsets(unknown, target, weights)
     assert offsets[3] == 0
     assert torch.equal(offsets[:3], class_offsets(logits, target, weights[:3]))
+
+
+def leaning(logits, target, strength):
+    """Outputs that stand for those of a network trained with this strength."""
+    shares = target.bincount(minlength=logits.shape[1]).float()
+    return logits + (1 - strength) * (shares / shares.sum()).log()
+
+
+@given(st.lists(st.integers(5, 400), min_size=2, max_size=5), st.integers(0, 1000))
+def test_recall_is_only_given_for_much_more_accuracy(counts, seed):
+    logits, target = held_out(counts, [0.0] * len(counts), seed=seed)
+    strength = frequency_strength(logits, target, balanced(target, len(counts)))
+    assert 0 <= strength <= 1
+    moved = leaning(logits, target, strength)
+    lost = mean_recall(logits, target) - mean_recall(moved, target)
+    right = [(one.argmax(1) == target).float().mean() for one in (logits, moved)]
+    assert lost <= ACCURACY * (right[1] - right[0]) + 1e-5
+
+
+def test_a_lower_strength_keeps_recall_and_raises_accuracy_on_new_samples():
+    counts = [3000, 600, 120]
+    logits, target = held_out(counts, [0.0] * 3)
+    strength = frequency_strength(logits, target, balanced(target, 3))
+    assert 0.5 < strength < 1
+    fresh, classes = held_out([10 * count for count in counts], [0.0] * 3, seed=1)
+    moved = leaning(fresh, classes, strength)
+    assert mean_recall(moved, classes) > mean_recall(fresh, classes) - 0.01
+    accuracy = [(one.argmax(1) == classes).float().mean() for one in (fresh, moved)]
+    assert accuracy[1] > accuracy[0] + 0.005
+
+
+def test_the_strength_stays_where_it_cannot_help():
+    logits, target = held_out([100, 100, 100], [0.0] * 3)
+    assert frequency_strength(logits, target, balanced(target, 3)) == 1
+    logits, target = held_out([300, 30], [0.0] * 2, signal=100.0)
+    assert frequency_strength(logits, target, balanced(target, 2)) == 1
+    assert frequency_strength(logits, target, torch.ones(2)) == 1
+
+
+@pytest.mark.parametrize(("times", "moves"), [(1, False), (50, True)])
+def test_few_samples_of_a_class_are_no_evidence(times, moves):
+    """One of twelve samples is wrong, and right with a lower strength."""
+    target = torch.tensor([0] * 8 + [1] * 2 + [2] * 2)
+    logits = 5 * torch.eye(3)[target]
+    logits[0] = torch.tensor([0.0, 0.5, -9.0])
+    repeated, target = logits.repeat(times, 1), target.repeat(times)
+    strength = frequency_strength(repeated, target, balanced(target, 3))
+    assert (strength < 1) == moves

@@ -248,6 +248,9 @@ def test_offsets_of_pretrained_features_are_named(tmp_path, weighting, text):
     assert text in card
     assert "Offsets of the classes were fitted to training images" in card
     assert "strength" not in card
+    run.record().changed(head=head.model_copy(update={"tau": 0.9})).write(run.path)
+    card = model_card(run.path, info_of(), "lesions", "hub")
+    assert "Offsets of the classes and the strength of class frequencies (0.90) were fitted" in card
 
 
 def test_private_folders_are_not_published(tmp_path):

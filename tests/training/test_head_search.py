@@ -171,6 +171,25 @@ def test_learned_costs_also_get_offsets(noisy):
     assert choose_head(method, features, pool, setting, fixed).offsets is None
 
 
+def test_learned_costs_also_get_the_strength_of_frequencies(noisy):
+    features, pool, setting = noisy
+    fixed = replace(CONFIG, head="linear", weight_decay=0.01)
+    uneven = replace(setting, class_counts=torch.tensor([800, 30, 10]))
+    heads = {
+        name: choose_head(make_method(name), features, pool, uneven, fixed)
+        for name in ("balanced-softmax", "cosen")
+    }
+    assert heads["balanced-softmax"].tau == 1
+    assert 0 <= heads["cosen"].tau <= 1
+    known = replace(setting, tau=0.7, offsets=torch.zeros(3))
+    assert make_method("cosen").make_loss(known).tau == 0.7
+    assert make_method("cosen", {"tau": 0.9}).make_loss(known).tau == 0.9
+    assert make_method("cosen", {"learn_tau": True}).make_loss(known).tau == 1
+    weaker = heads["cosen"].model_copy(update={"tau": 0.7})
+    assert weaker.applied_to(uneven).tau == 0.7
+    assert "strength of class frequencies 0.7" in weaker.sentence()
+
+
 def test_learned_costs_try_class_weights(noisy):
     features, pool, setting = noisy
     uneven = replace(setting, class_counts=torch.tensor([80, 30, 10]))

@@ -1,4 +1,4 @@
-"""Offsets of the classes: by how much held-out outputs favour or neglect each class.
+"""What costs learn from held-out outputs: offsets of the classes, and the strength of frequencies.
 
 An offset is fitted to each class so that held-out outputs plus offsets explain the held-out classes
 best, with every class as important as the objective says. The offsets are shrunk towards 0. How
@@ -17,6 +17,18 @@ FOLDS = 3
 
 STEPS = 20
 """Steps of the optimiser for each penalty; it starts at the result for the last one."""
+
+STRENGTHS = torch.linspace(1, 0, 41)
+"""Strengths of class frequencies that are tried; of equal ones, the first is taken."""
+
+ACCURACY = 0.2
+"""Points of the objective that a point of accuracy is worth."""
+
+CAUTION = 0.5
+"""Standard errors by which the objective and accuracy must rise."""
+
+CHUNK = 2**20
+"""Outputs that are shifted at a time."""
 
 MOST_NUMBERS = 2**27
 """Outputs beyond which nothing is fitted: they would take gigabytes."""
@@ -66,6 +78,41 @@ def class_offsets(logits: Tensor, target: Tensor, importance: Tensor) -> Tensor:
     offsets = offsets / scale
     found[seen] = offsets - offsets.mean()
     return found
+
+
+def frequency_strength(logits: Tensor, target: Tensor, importance: Tensor) -> float:
+    """Return τ, the strength of class frequencies that is best for held-out samples.
+
+    Outputs of a network trained with τ = 1 plus ``(1 - τ) log h`` stand for outputs trained with τ.
+    A lower τ is better for frequent classes. Near the best τ, the objective hardly changes but
+    accuracy does, so a share of the accuracy is added to the objective. τ stays 1 unless the sum
+    rises by more than half a standard error. One more sample of each class counts as changed in
+    this error, so classes with few samples need more evidence.
+
+    Args:
+        logits: Held-out outputs with the offsets of the classes, shape ``(N, C)``.
+        target: Held-out classes, shape ``(N,)``.
+        importance: Importance of a sample of each class for the objective, shape ``(C,)``.
+
+    Example:
+        >>> logits, target = torch.tensor([[0.0, 1.0]]).repeat(1000, 1), torch.arange(1000) // 900
+        >>> round(frequency_strength(logits, target, torch.tensor([1.0, 9.0])), 3)
+        0.525
+    """
+    importance = importance.float() / importance[target].sum()
+    frequencies = -importance.log()
+    shifts = (1 - STRENGTHS)[:, None] * (frequencies - frequencies.mean())
+    right = torch.empty(len(STRENGTHS), len(target))
+    rows = max(1, CHUNK // logits.shape[1])
+    for start in range(0, len(target), rows):
+        part = slice(start, start + rows)
+        for number, shift in enumerate(shifts):
+            right[number, part] = ((logits[part] + shift).argmax(1) == target[part]).float()
+    change, weights = right - right[0], importance[target]
+    gain = change @ (weights + ACCURACY / len(target))
+    one_more = importance[target.unique()].square().sum() * change.any(1)
+    noise = (change.square() @ weights.square() + one_more).sqrt()
+    return float(STRENGTHS[int((gain - CAUTION * noise).argmax())])
 
 
 def _path(

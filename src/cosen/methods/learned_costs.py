@@ -43,9 +43,9 @@ class Cosen(NetworkMethod):
     Args:
         output: ``"cosine"``, ``"linear"`` or ``"auto"``.
         options: Options of :class:`~cosen.AdaptiveCosts`. On pretrained features, costs start from
-            held-out errors: offsets of the classes that are fitted when the output layer is
-            cross-validated. Then τ is not learned. A given ``learn_tau`` uses no offsets and no
-            class weights.
+            held-out errors: offsets of the classes and τ are fitted when the output layer is
+            cross-validated. Then τ does not change in training. A given ``learn_tau`` uses no
+            offsets and no class weights.
     """
 
     name = "cosen"
@@ -80,7 +80,7 @@ class Cosen(NetworkMethod):
             wider = {"margin_scale": COSINE_MARGIN, "separability": COSINE_SEPARABILITY}
         if has_cosines and not setting.learns_features:
             wider["max_margin"] = FIXED_MARGIN
-        known = {"offsets": setting.offsets} if self.uses_offsets else {}
+        known = {"offsets": setting.offsets, "tau": setting.tau} if self.uses_offsets else {}
         chosen = {"weighting": setting.weighting, "margin": setting.margin}
         options = {**wider, **known, **chosen, **self.options}
         return AdaptiveCosts(counts, objective=setting.objective, **options)

@@ -46,6 +46,7 @@ class Setting:
         margin: Fixed margin of learned costs; None if they learn it.
         offsets: What held-out outputs on pretrained features lack by class, shape ``(C,)``; None
             if they were not cross-validated.
+        tau: Strength of class frequencies that is best for these outputs.
         baseline: Outputs of the baseline for the validation images, if the method starts from the
             baseline.
     """
@@ -59,6 +60,7 @@ class Setting:
     weighting: float = 0.0
     margin: float | None = None
     offsets: Tensor | None = None
+    tau: float = 1.0
     baseline: Outputs | None = None
 
 

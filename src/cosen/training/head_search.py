@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from cosen import functional as F
-from cosen.costs.offsets import MOST_NUMBERS, class_offsets
+from cosen.costs.offsets import MOST_NUMBERS, class_offsets, frequency_strength
 from cosen.data.batches import Batch, FeatureBatches
 from cosen.data.labelled import LabelledImages
 from cosen.data.splits import fold_of_each, split_off_validation
@@ -171,16 +171,19 @@ def choose_head(
         _log.warning("the output layer was not cross-validated, its default is used: %s", error)
         errors = {}
     best = min(remaining, key=errors.__getitem__) if errors else candidates[0]
-    offsets = None
+    offsets, tau = None, 1.0
     if errors and keeps_outputs:
         fitted_to = [part.kept for part in outputs_of[best] if part.kept is not None]
         logits, target = map(torch.cat, zip(*fitted_to, strict=True))
         offsets = class_offsets(logits, target, importance)
+        if not best.weighting:  # class weights leave no frequencies in the costs
+            tau = frequency_strength(logits + offsets, target, importance)
     return HeadRecord(
         **best._asdict(),
         errors={head_label(*candidate): error for candidate, error in errors.items()},
         seconds=round(time.perf_counter() - start, 3),
         offsets=None if offsets is None else tuple(offsets.tolist()),
+        tau=tau,
     )
 
 

@@ -128,6 +128,7 @@ class HeadRecord(_Frozen):
     weighting: float = 0.0  # share of the importance of classes that is a weight of samples
     margin: float | None = None  # fixed margin; None if the method sets or learns it
     offsets: tuple[float, ...] | None = None  # of the classes, from held-out outputs
+    tau: float = 1.0  # strength of class frequencies, from held-out outputs
 
     def applied_to(self, setting: Setting) -> Setting:
         """Return the facts about the data with what was chosen."""
@@ -137,12 +138,15 @@ class HeadRecord(_Frozen):
             weighting=self.weighting,
             margin=self.margin,
             offsets=None if self.offsets is None else torch.tensor(self.offsets),
+            tau=self.tau,
         )
 
     def sentence(self) -> str:
         """Describe the choice."""
         candidate = (self.output, self.weight_decay, self.weighting, self.margin)
         chosen = f"Output layer: {head_label(*candidate)}"
+        if self.tau != 1:
+            chosen += f", strength of class frequencies {self.tau:.2g}"
         if not self.errors:
             return chosen
         best, worst = min(self.errors.values()), max(self.errors.values())

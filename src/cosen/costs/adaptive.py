@@ -324,13 +324,13 @@ class AdaptiveCosts(LearnedCosts):
     def _tau_change(self, logits: Tensor, target: Tensor, weights: Tensor) -> float:
         """Return the change of τ that removes the bias towards frequent classes; 0 within noise."""
         term = self.frequency_term
-
         rows = max(1, CHUNK // len(term))
         # new memory for each part would not always be reused
         shifted, predicted = logits.new_empty(min(rows, len(logits)), len(term)), target.clone()
 
         def bias(change: float) -> Tensor:
-            for part, found in zip(logits.split(rows), predicted.split(rows), strict=True):
+            parts = zip(torch.split(logits, rows), torch.split(predicted, rows), strict=True)
+            for part, found in parts:
                 moved = torch.sub(part, change * term, out=shifted[: len(part)])
                 torch.argmax(moved, 1, out=found)
             return term[predicted] - term[target]

@@ -110,7 +110,7 @@ def frequency_strength(logits: Tensor, target: Tensor, importance: Tensor) -> fl
             right[number, part] = ((logits[part] + shift).argmax(1) == target[part]).float()
     change, weights = right - right[0], importance[target]
     gain = change @ (weights + ACCURACY / len(target))
-    one_more = importance[target.unique()].square().sum() * change.any(1)
+    one_more = importance[torch.unique(target)].square().sum() * change.any(1)
     noise = (change.square() @ weights.square() + one_more).sqrt()
     return float(STRENGTHS[int((gain - CAUTION * noise).argmax())])
 

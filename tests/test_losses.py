@@ -296,6 +296,8 @@ def test_a_loss_computed_with_its_gradient_is_the_same(monkeypatch, name, small,
         loss.reduction = reduction
         logits = LOGITS.double().requires_grad_()
         value = loss(logits, TARGET)
+        if reduction != "none":
+            assert (type(value.grad_fn).__name__ == "_FusedLossBackward") == is_fast
         slopes = [
             *torch.autograd.grad(value.sum(), logits, retain_graph=True),
             *torch.autograd.grad(2 * value.sum(), logits, retain_graph=True),

@@ -220,16 +220,16 @@ class AdaptiveCosts(LearnedCosts):
         return costs_of(*self._row_and_diagonal(), self._pair_term())
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        batch, found = self._batch(logits, target), self._buffers  # faster than attributes
-        source = found["frequency_term"] if found["error_term"] is None else found["error_term"]
+        batch, buffers = self._batch(logits, target), self._buffers  # faster than attributes
+        source = buffers["frequency_term" if buffers["error_term"] is None else "error_term"]
         assert source is not None
         margins = self._unless_changed(
-            "costs", source, batch, self._margins, self.tau, self.margin, other=found["offsets"]
+            "costs", source, batch, self._margins, self.tau, self.margin, other=buffers["offsets"]
         )
         return margin_cross_entropy(
-            batch if found["spread"] is None else self._separated(batch),
+            batch if buffers["spread"] is None else self._separated(batch),
             margins,
-            weight=found["weight"],
+            weight=buffers["weight"],
             label_smoothing=self.label_smoothing,
         )
 

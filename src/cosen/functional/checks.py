@@ -23,7 +23,7 @@ def values_are_readable(tensor: Tensor) -> bool:
 
 def is_traced() -> bool:
     """Return whether ``torch.compile`` or a transform of ``torch.func`` runs the code."""
-    return bool(torch._C._are_functorch_transforms_active()) or torch.compiler.is_compiling()
+    return torch.compiler.is_compiling() or is_transforming()
 
 
 def is_transforming() -> bool:

@@ -9,8 +9,9 @@ smoothed targets. If samples have many classes and the margins in a row differ b
 one matrix product is needed.
 """
 
+import math
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Self
 
 import torch
@@ -40,8 +41,10 @@ WIDE = 40.0
 """Largest difference of margins in a row for which float32 can add their exponentials. The second
 derivatives, which divide by the square of the sum, set the limit."""
 
-LARGEST_LOSS = 87.0
-"""Loss up to which float32 stores the likelihood, e^-loss, with all its digits."""
+LEAST, MOST = 1e-30, 1e37
+"""Exponentials that float32 adds and divides without a loss of digits."""
+
+LOG_2 = math.log(2)
 
 NO_CLASS = -(2**62)
 
@@ -153,6 +156,31 @@ class Margins:
         of_true = self.diagonal.take(index).to(outputs.dtype)
         return (total.scatter_add_ if is_eager else total.scatter_add)(1, index, of_true)
 
+    def powers(self, outputs: Tensor, classes: Tensor, *, scale: float = 1.0) -> Tensor:
+        """Return e to the power of :meth:`added`, with few passes over a new matrix.
+
+        They are computed as powers of 2: the speed of ``torch.exp`` depends on the processor.
+        """
+        unit = scale / LOG_2
+        matrix, row, diagonal = self._in_powers_of_2
+        if self.costs is not None:  # fewer passes than their logarithm
+            powers = torch.mul(outputs, unit).exp2_()
+            return powers.mul_(self.costs.index_select(0, classes))
+        if matrix is not None:
+            sums = matrix.index_select(0, classes).to(outputs.dtype)
+            return sums.add_(outputs, alpha=unit).exp2_()
+        assert row is not None
+        sums = torch.add(row.to(outputs.dtype), outputs, alpha=unit)
+        if diagonal is not None:
+            index = classes.unsqueeze(1)
+            sums.scatter_add_(1, index, diagonal.take(index).to(outputs.dtype))
+        return sums.exp2_()
+
+    @cached_property
+    def _in_powers_of_2(self) -> tuple[Tensor | None, ...]:
+        found = (self.matrix, self.row, self.diagonal)
+        return tuple(None if tensor is None else tensor / LOG_2 for tensor in found)
+
     @property
     def requires_grad(self) -> bool:
         tensors = (self.matrix, self.costs, self.row, self.diagonal)
@@ -214,16 +242,14 @@ def _large_loss(batch: Batch, margins: Margins, scale: float) -> Tensor | None:
     """Compute a loss with the fewest passes; None if the values need a closer look."""
 
     def compute(outputs: Tensor, classes: Tensor, share: float) -> Fused | None:
-        sums = margins.added(outputs, classes, scale=scale, is_eager=True)
         index = classes.unsqueeze(1)
-        of_true = sums.gather(1, index)  # (K, 1)
-        scores = torch.softmax(sums, 1, out=sums)
-        losses = scores.gather(1, index).log_().neg_()
-        if not (is_moderate(of_true) and losses.amax().item() < LARGEST_LOSS):
+        powers = margins.powers(outputs, classes, scale=scale)
+        totals, of_true = powers.sum(1, keepdim=True), powers.gather(1, index)  # (K, 1)
+        if not (of_true.amin().item() > LEAST and totals.amax().item() < MOST):  # also for NaN
             return None
-        loss = reduce_plain(losses, batch.reduction)
-        scores.scatter_(1, index, -1, reduce="add")
-        return Fused(loss, scores.mul_(share * scale))
+        loss = reduce_plain((totals / of_true).log_(), batch.reduction)
+        powers.mul_(totals.reciprocal_().mul_(share * scale))
+        return Fused(loss, powers.scatter_(1, index, -share * scale, reduce="add"))
 
     plain = partial(_losses, margins=margins, label_smoothing=0.0, scale=scale)
     return fused_loss(batch, compute, plain)

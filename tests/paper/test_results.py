@@ -414,11 +414,27 @@ def test_the_first_page_has_the_papers_numbers_the_methods_and_the_parts():
     assert "| RSMAS, standard | - | - | - | 90.50 ± 0.71 |" in page
     assert "averaged over 2 rows" in page, "only those with balanced softmax"
     methods = [line for line in lines if line.startswith("| `")]
-    assert methods[0] == "| `cosen` | 98.4 | 98.4 | - | - | - |"
-    assert methods[1].startswith("| `balanced-softmax` | 98.1 | 98.1 | +0.30 ± 3.81 | 1 | 0 |")
-    assert methods[2].startswith("| `baseline` | 97.1 | 97.1 | +1.30 ± 3.81 | 2 | 0 |")
+    assert methods[0] == "| `cosen` | 98.4 | 98.4 | 2 | - | - | - |"
+    assert methods[1].startswith("| `balanced-softmax` | 98.1 | 98.1 | 2 | +0.30 ± 3.81 | 1 | 0 |")
+    assert methods[2].startswith("| `baseline` | 97.1 | 97.1 | 2 | +1.30 ± 3.81 | 2 | 0 |")
     assert methods[3].startswith(f"| `cosen` | `{LINEAR}` | 1 | +0.50 | 1 | 0 |")
     assert render_overview([]) == "\n"
+
+
+def test_a_method_that_was_run_in_most_rows_has_a_line_without_an_average():
+    rows = [
+        summary_of(name, baseline=[0.0], cosen=[90.0], balanced_softmax=[80.0], **more)
+        for name, more in {
+            "mnist/odd-10": {"crt": [85.0], "ldam_drw": [95.0]},
+            "mnist/even-10": {"crt": [85.0]},
+            "rsmas/standard": {},
+        }.items()
+    ]
+    methods = [line for line in render_overview(rows).splitlines() if line.startswith("| `")]
+    assert methods[0].startswith("| `cosen` | 90.0 | 90.0 | 90.0 | 3 | - |")
+    assert methods[1].startswith("| `crt` | 85.0 | - | - | 2 | ")
+    assert methods[2].startswith("| `balanced-softmax` | 80.0 | 80.0 | 80.0 | 3 | ")
+    assert not any("ldam-drw" in line for line in methods)
 
 
 def test_other_data_stands_below(tmp_path):

@@ -4,6 +4,7 @@ Details are on the pages of :mod:`cosen.paper.results_page`.
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -89,10 +90,11 @@ def render_overview(
         ]
     if methods := _method_lines(studies):
         named = dict.fromkeys(_dataset(name) for name in _compared(studies))
-        headings = ["method", *named, "average", f"`{COSEN}` minus it", "better", "worse"]
+        headings = ["method", *named, "average", "rows", f"`{COSEN}` minus it", "better", "worse"]
         parts += [
             "## Today's methods",
             f"Mean class recall on test in per cent, averaged over {len(_compared(studies))} rows. "
+            "A method that was not run in all of them has no average. "
             f"The difference has a 95 % interval over the rows. *better*, *worse*: rows in which "
             f"`{COSEN}` is clearly better or worse, beyond the 95 % interval over seeds.",
             markdown_table(headings, methods, left=("method",)),
@@ -180,13 +182,13 @@ def _dataset(protocol: str) -> str:
 
 
 def _methods(studies: Studies) -> list[str]:
-    """Return the methods that were run in every row with another method."""
-    wanted = (COSEN, *ALTERNATIVES, *ALSO)
-    return [
-        name
-        for name in wanted
-        if all(found.values(name, "mean_recall") for found in _compared(studies).values())
-    ]
+    """Return the methods that were run in most rows."""
+    compared = _compared(studies).values()
+    counts = {
+        name: sum(bool(found.values(name, "mean_recall")) for found in compared)
+        for name in (COSEN, *ALTERNATIVES, *ALSO)
+    }
+    return [name for name, count in counts.items() if count > len(compared) / 2]
 
 
 def _compared(studies: Studies) -> Studies:
@@ -202,22 +204,23 @@ def _method_lines(studies: Studies) -> list[list[str]]:
     """Return a line for each method, the best first."""
     compared = _compared(studies)
     lines = {}
-    for name in _methods(studies) if compared else ():
-        recalls = {
-            protocol: 100 * fmean(found.values(name, "mean_recall").values())
-            for protocol, found in compared.items()
-        }
-        datasets: dict[str, list[float]] = {}
-        for protocol, recall in recalls.items():
-            datasets.setdefault(_dataset(protocol), []).append(recall)
-        average = fmean(recalls.values())
-        lines[average, name] = [
-            f"`{name}`",
-            *(f"{fmean(own):.1f}" for own in datasets.values()),
-            f"{average:.1f}",
-            *(_difference(compared, COSEN, name)[1:] if name != COSEN else ["-"] * 3),
+    for name in _methods(studies):
+        by_dataset: dict[str, list[float]] = {}
+        for protocol, found in compared.items():
+            values = found.values(name, "mean_recall").values()
+            recall = 100 * fmean(values) if values else math.nan
+            by_dataset.setdefault(_dataset(protocol), []).append(recall)
+        recalls = [recall for own in by_dataset.values() for recall in own]
+        means = [*map(fmean, by_dataset.values()), fmean(recalls)]
+        gains = [
+            gain.mean for found in compared.values() if (gain := gain_over(found, COSEN, name))
         ]
-    return [lines[key] for key in sorted(lines, reverse=True)]
+        lines[fmean(gains), name] = [
+            f"`{name}`",
+            *("-" if math.isnan(mean) else f"{mean:.1f}" for mean in means),
+            *(_difference(compared, COSEN, name) if name != COSEN else [str(len(recalls)), *"---"]),
+        ]
+    return [lines[key] for key in sorted(lines)]
 
 
 def _step_lines(studies: Studies) -> list[list[str]]:

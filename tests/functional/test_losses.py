@@ -197,6 +197,19 @@ def test_a_large_batch_keeps_its_digits(form, size):
     torch.testing.assert_close(logits.grad, exact.grad.float(), rtol=1e-4, atol=1e-8)
 
 
+@pytest.mark.parametrize("size", [-80.0, 60.0, 80.0])
+def test_the_gradient_of_many_samples_keeps_its_digits(size):
+    """Each gradient is divided by the sum of exponentials and by the number of samples."""
+    generator = torch.Generator().manual_seed(0)
+    logits = (size + torch.randn(40_000, 4, generator=generator)).requires_grad_()
+    target = torch.randint(4, (40_000,), generator=generator)
+    margins = torch.randn(4, 4, generator=generator)
+    F.pairwise_margin_cross_entropy(logits, target, margins).backward()
+    exact = logits.detach().double().requires_grad_()
+    F.pairwise_margin_cross_entropy(exact, target, margins.double()).backward()
+    torch.testing.assert_close(logits.grad.double(), exact.grad, rtol=1e-4, atol=0)
+
+
 def test_a_large_batch_has_the_digits_of_large_losses():
     """float32 has no digits left for a likelihood of e^-100."""
     logits = torch.zeros(1000, 100)

@@ -41,8 +41,8 @@ WIDE = 40.0
 """Largest difference of margins in a row for which float32 can add their exponentials. The second
 derivatives, which divide by the square of the sum, set the limit."""
 
-LEAST, MOST = 1e-30, 1e37
-"""Exponentials that float32 adds and divides without a loss of digits."""
+LEAST, MOST = 1e-30, 1e30
+"""Exponentials that float32 adds, and divides by the size of a batch, without a loss of digits."""
 
 LOG_2 = math.log(2)
 

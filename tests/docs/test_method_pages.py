@@ -134,7 +134,7 @@ def averages():
     rows = re.findall(r"^\| `(.*?)` \| (.*) \|$", section, re.M)
     found = {name: cells.replace("*", "").split(" | ") for name, cells in rows}
     count = re.search(r"averaged over (\d+) rows", section)[1]
-    return int(count), {name: cells[-4:-2] for name, cells in found.items()}
+    return int(count), {name: [cells[-5], cells[-3]] for name, cells in found.items()}
 
 
 @pytest.mark.parametrize("name", averages()[1])

@@ -113,7 +113,7 @@ def test_a_running_run_is_locked_and_can_be_interrupted(make_folder, tmp_path):
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, errors
     assert f"cosen train --resume {out}" in errors
     assert "Traceback" not in errors
     assert RunFolder(out).checkpoint() is not None

@@ -212,13 +212,15 @@ def _method_lines(studies: Studies) -> list[list[str]]:
             by_dataset.setdefault(_dataset(protocol), []).append(recall)
         recalls = [recall for own in by_dataset.values() for recall in own]
         means = [*map(fmean, by_dataset.values()), fmean(recalls)]
-        gains = [
-            gain.mean for found in compared.values() if (gain := gain_over(found, COSEN, name))
-        ]
-        lines[fmean(gains), name] = [
+        order = fmean(gain.mean for gain in _gains(compared, COSEN, name))
+        lines[order, name] = [
             f"`{name}`",
             *("-" if math.isnan(mean) else f"{mean:.1f}" for mean in means),
-            *(_difference(compared, COSEN, name) if name != COSEN else [str(len(recalls)), *"---"]),
+            *(
+                _difference(compared, COSEN, name)
+                if name != COSEN
+                else [str(len(recalls))] + ["-"] * 3
+            ),
         ]
     return [lines[key] for key in sorted(lines)]
 
@@ -232,9 +234,14 @@ def _step_lines(studies: Studies) -> list[list[str]]:
     return lines
 
 
+def _gains(studies: Studies, method: str, other: str) -> list[Spread]:
+    """Return the difference of mean recall in each row with both methods."""
+    return [gain for found in studies.values() if (gain := gain_over(found, method, other))]
+
+
 def _difference(studies: Studies, method: str, other: str) -> list[str]:
     """Return the rows with both, the mean difference, and the rows clearly better and worse."""
-    gains = [gain for found in studies.values() if (gain := gain_over(found, method, other))]
+    gains = _gains(studies, method, other)
     verdicts = [gain.against(0) for gain in gains]
     mean = gain_text(Spread.of(gain.mean for gain in gains))
     return [

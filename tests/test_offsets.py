@@ -128,30 +128,3 @@ def test_few_samples_of_a_class_are_no_evidence(times, moves):
     repeated, target = logits.repeat(times, 1), target.repeat(times)
     strength = frequency_strength(repeated, target, balanced(target, 3))
     assert (strength < 1) == moves
-
-
-def test_accuracy_is_no_reason_with_an_experts_costs():
-    """Costs that make mean cost the error of mean recall: without accuracy, τ is higher."""
-    for_recall, for_costs = [], []
-    for seed in range(5):
-        logits, target = held_out([3000, 600, 120], [0.0] * 3, seed=seed)
-        importance = balanced(target, 3)
-        costs = importance[:, None] * (1 - torch.eye(3))
-        for_recall.append(frequency_strength(logits, target, importance))
-        for_costs.append(frequency_strength(logits, target, importance, costs))
-        moved = leaning(logits, target, for_costs[-1])
-        mean_costs = [costs[target, one.argmax(1)].mean() for one in (logits, moved)]
-        assert mean_costs[1] <= mean_costs[0]
-    assert all(ours <= theirs for ours, theirs in zip(for_recall, for_costs, strict=True))
-    assert for_recall != for_costs
-
-
-def test_the_cost_of_each_pair_counts():
-    """The dearer a false alarm is, the weaker are the frequencies."""
-    logits, target = held_out([3000, 300], [0.0, 0.0], signal=1.0)
-    importance = torch.tensor([1.0, 10.0])
-    strengths = [
-        frequency_strength(logits, target, importance, torch.tensor([[0.0, alarm], [10.0, 0.0]]))
-        for alarm in (1.0, 10.0)
-    ]
-    assert strengths[1] < strengths[0]

@@ -80,52 +80,38 @@ def class_offsets(logits: Tensor, target: Tensor, importance: Tensor) -> Tensor:
     return found
 
 
-def frequency_strength(
-    logits: Tensor,
-    target: Tensor,
-    importance: Tensor,
-    misclassification_costs: Tensor | None = None,
-) -> float:
+def frequency_strength(logits: Tensor, target: Tensor, importance: Tensor) -> float:
     """Return τ, the strength of class frequencies that is best for held-out samples.
 
     Outputs of a network trained with τ = 1 plus ``(1 - τ) log h`` stand for outputs trained with τ.
-    A lower τ is better for frequent classes. Near the best τ, mean recall hardly changes but
-    accuracy does, so a share of the accuracy is added to it. An expert's costs say themselves what
-    a mistake is worth: nothing is added, and τ lowers the mean cost. τ stays 1 unless this is
-    better by more than half a standard error. One more sample of each class counts as changed in
+    A lower τ is better for frequent classes. Near the best τ, the objective hardly changes but
+    accuracy does, so a share of the accuracy is added to the objective. τ stays 1 unless the sum
+    rises by more than half a standard error. One more sample of each class counts as changed in
     this error, so classes with few samples need more evidence.
 
     Args:
         logits: Held-out outputs with the offsets of the classes, shape ``(N, C)``.
         target: Held-out classes, shape ``(N,)``.
         importance: Importance of a sample of each class for the objective, shape ``(C,)``.
-        misclassification_costs: ξ′ if the objective is an expert's costs, shape ``(C, C)``.
 
     Example:
         >>> logits, target = torch.tensor([[0.0, 1.0]]).repeat(1000, 1), torch.arange(1000) // 900
         >>> round(frequency_strength(logits, target, torch.tensor([1.0, 9.0])), 3)
         0.525
     """
-    total = importance[target].sum()
-    importance = importance.float() / total
+    importance = importance.float() / importance[target].sum()
     frequencies = -importance.log()
     shifts = (1 - STRENGTHS)[:, None] * (frequencies - frequencies.mean())
-    lost = torch.empty(len(STRENGTHS), len(target))
+    right = torch.empty(len(STRENGTHS), len(target))
     rows = max(1, CHUNK // logits.shape[1])
     for start in range(0, len(target), rows):
         part = slice(start, start + rows)
         for number, shift in enumerate(shifts):
-            predicted, classes = (logits[part] + shift).argmax(1), target[part]
-            if misclassification_costs is None:
-                lost[number, part] = importance[classes] * (predicted != classes)
-            else:
-                lost[number, part] = misclassification_costs[classes, predicted] / total
-    saved = lost[0] - lost
-    one_more = importance[torch.unique(target)].square().sum() * saved.any(1)
-    noise = (saved.square().sum(1) + one_more).sqrt()
-    gain = saved.sum(1)
-    if misclassification_costs is None:
-        gain += ACCURACY * saved.sign().mean(1)
+            right[number, part] = ((logits[part] + shift).argmax(1) == target[part]).float()
+    change, weights = right - right[0], importance[target]
+    gain = change @ (weights + ACCURACY / len(target))
+    one_more = importance[torch.unique(target)].square().sum() * change.any(1)
+    noise = (change.square() @ weights.square() + one_more).sqrt()
     return float(STRENGTHS[int((gain - CAUTION * noise).argmax())])
 
 

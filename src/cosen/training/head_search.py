@@ -177,8 +177,7 @@ def choose_head(
         logits, target = map(torch.cat, zip(*fitted_to, strict=True))
         offsets = class_offsets(logits, target, importance)
         if not best.weighting:  # class weights leave no frequencies in the costs
-            costs = setting.objective.misclassification_costs
-            tau = frequency_strength(logits + offsets, target, importance, costs)
+            tau = frequency_strength(logits + offsets, target, importance)
     return HeadRecord(
         **best._asdict(),
         errors={head_label(*candidate): error for candidate, error in errors.items()},

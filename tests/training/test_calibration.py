@@ -65,7 +65,19 @@ def test_few_samples_decide_little():
     none = fit_calibration(logits[:0], target[:0], COUNTS)
     assert (none.temperature, none.offsets.tolist()) == (1.0, [0.0] * 3)
     sure = fit_calibration(20 * torch.eye(3), torch.arange(3), COUNTS)
-    assert sure.temperature == 1.0, "no errors: never more confident"
+    assert sure.temperature == 1.0, "no errors: not more confident than they allow"
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0, 8.0])
+def test_confidence_without_errors_is_that_of_one_error_in_two_more_images(scale):
+    logits = scale * torch.eye(3).repeat(33, 1)
+    calibration = fit_calibration(logits, torch.arange(99) % 3, COUNTS)
+    confidence = calibration.logits(logits).softmax(1).amax(1).mean()
+    plain = logits.softmax(1).amax(1).mean()
+    if plain < 100 / 101:
+        assert plain < confidence <= 100 / 101
+    else:
+        assert calibration.temperature == 1.0
 
 
 def test_parts_of_the_samples_are_added(monkeypatch):

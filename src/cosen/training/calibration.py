@@ -29,6 +29,9 @@ TEMPERATURE_SAMPLES, OFFSET_SAMPLES = 10, 30
 """Samples that count against a temperature other than 1, and against each change of offsets. In
 cross-validation on validation images of four datasets, 10 to 100 samples hardly differ."""
 
+CAUTIOUS_STEPS = 31
+"""Temperatures that are tried if no prediction is wrong."""
+
 LEAST_SHARE = 1e-9
 
 MAX_ERROR = 0.1
@@ -94,8 +97,8 @@ def fit_calibration(
     """Fit T and b to validation images, whose class shares are those of training.
 
     b is the expected offset, plus a multiple of log h, plus a bias of each class. All are shrunk:
-    a class with few images has hardly any bias. If no prediction is wrong, the temperature does not
-    raise confidence.
+    a class with few images has hardly any bias. If no prediction is wrong, the temperature raises
+    the mean confidence to (V + 1) / (V + 2) at most, as if one of V + 2 images were wrong.
 
     Args:
         logits: Outputs for the validation images, shape ``(V, C)``.
@@ -135,8 +138,20 @@ def fit_calibration(
         temperature = float(log_temperature.clamp(-3, 3).exp())
         offsets = start + lean * log_shares + bias
         if bool((logits.argmax(1) == target).all()):
-            temperature = max(1.0, temperature)
+            temperature = _cautious(temperature, parts, offsets)
         return Calibration(temperature, offsets - offsets.mean(), class_counts)
+
+
+def _cautious(temperature: float, parts: list[tuple[Tensor, Tensor]], offsets: Tensor) -> float:
+    """Return the lowest of some temperatures up to 1 that do not make predictions too confident."""
+    if temperature >= 1:
+        return temperature
+    count = sum(len(outputs) for outputs, _ in parts)
+    for candidate in torch.linspace(math.log(temperature), 0, CAUTIOUS_STEPS).exp().tolist():
+        sure = [(outputs.double() / candidate + offsets).softmax(1).amax(1) for outputs, _ in parts]
+        if float(torch.cat(sure).mean()) <= (count + 1) / (count + 2):
+            return float(candidate)
+    return 1.0
 
 
 def expected_offsets(loss: nn.Module, draws: np.ndarray | None = None) -> Tensor | None:

@@ -27,6 +27,9 @@ ACCURACY = 0.2
 CAUTION = 0.5
 """Standard errors by which the objective and accuracy must rise."""
 
+ROUNDING = 1e-5
+"""Scores that differ by less are equal."""
+
 CHUNK = 2**20
 """Outputs that are shifted at a time."""
 
@@ -112,7 +115,9 @@ def frequency_strength(logits: Tensor, target: Tensor, importance: Tensor) -> fl
     gain = change @ (weights + ACCURACY / len(target))
     one_more = importance[torch.unique(target)].square().sum() * change.any(1)
     noise = (change.square() @ weights.square() + one_more).sqrt()
-    return float(STRENGTHS[int((gain - CAUTION * noise).argmax())])
+    score = gain - CAUTION * noise
+    is_best = score > score.max() - ROUNDING
+    return float(STRENGTHS[int(is_best.int().argmax())])
 
 
 def _path(

@@ -1,5 +1,7 @@
 """Learned costs with several processes: torchrun --nproc-per-node 2 ddp_loop.py"""
 
+import gc
+
 import torch
 import torch.distributed as dist
 from rare_digits import train, val
@@ -36,4 +38,7 @@ for epoch in range(5):
     logits, target = map(torch.cat, zip(*parts, strict=True))
     costs.step(logits, target)
 print(f"process {dist.get_rank()}: {costs}")
+dist.barrier()  # end together, and without the network: else a process sometimes aborts at its end
+del network, optimizer, loss
+gc.collect()
 dist.destroy_process_group()
